@@ -12,7 +12,10 @@ import { requireTensor } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
 import { where } from './where.js';
 
-/** A backward op of (gradient, x): `decompose` says the same in ops, for second derivatives. */
+/**
+ * Defines the backward op of (gradient, x); `decompose` computes the same with other ops, for
+ * second derivatives.
+ */
 function backwardOp<const S extends ParamSchema = Record<never, never>>(
   name: string,
   expression: string,
@@ -185,7 +188,7 @@ const alphaParams = { alpha: param.kernel() };
 const eluBackward = backwardOp(
   'eluBackward',
   'y > T(0) ? x : x * p0 * m::exp(y)',
-  // above 0, exp may overflow
+  // exp overflows for large positive elements
   (g, x, { alpha }) => where(x.gt(0), g, g.mul(where(x.ge(0), 0, x).exp()).mul(alpha)),
   { alpha: 0.7 },
   alphaParams,
@@ -269,8 +272,8 @@ export const softplus = defineFunction(
 );
 
 /**
- * x above 0, negativeSlope * x (0.01 x by default) elsewhere. Shapes and dtypes as {@link sigmoid}.
- * Gradient: yes, the slope at 0.
+ * x where it is above 0, negativeSlope * x (0.01 x by default) elsewhere. Shapes and dtypes as
+ * {@link sigmoid}. Gradient: yes, the slope at 0.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.leaky_relu`
@@ -285,8 +288,8 @@ export const leakyRelu = defineFunction(
 );
 
 /**
- * x above 0, alpha (exp(x) - 1) elsewhere; alpha is 1 by default. Shapes and dtypes as {@link
- * sigmoid}. Gradient: yes.
+ * x where it is above 0, alpha (exp(x) - 1) elsewhere; alpha is 1 by default. Shapes and dtypes as
+ * {@link sigmoid}. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.elu`; Clevert et al., arXiv:1511.07289

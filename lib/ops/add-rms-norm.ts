@@ -133,7 +133,7 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
 /**
  * RMS normalisation of `input + residual`, and that sum, from one read of both: `[rmsNorm(sum,
  * ...), sum]`. The sum is rounded to its dtype before it is normalised, so the values are those of
- * the two ops. Backward adds what comes from both results in one pass too.
+ * the two ops. Backward adds the gradients from both results in one pass, too.
  *
  * Shapes: `input` and `residual` alike, `[..., *normalizedShape]`; so are both results. Dtypes,
  * weight and eps as {@link rmsNorm}; summands of two floating dtypes are promoted. Gradient: input,

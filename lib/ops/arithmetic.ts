@@ -25,7 +25,7 @@ export const two = () => [
  * The fractional part, with the sign of the element; 0 for integers. Shape and dtype stay.
  * Gradient: yes.
  *
- * @throws DtypeError for bool; ArgumentError for no tensor
+ * @throws DtypeError for bool; ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.frac`
  */
 export const frac = defineComposite(
@@ -68,8 +68,8 @@ export const rad2deg = defineComposite(
  * other - alpha * input, with `alpha` 1. Shapes: broadcast. Dtypes: promoted, with alpha. Gradient:
  * both.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no
- * tensor
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a
+ * value that is not a tensor
  * @see PyTorch `torch.rsub`
  */
 export const rsub = defineComposite(
@@ -87,8 +87,8 @@ export const rsub = defineComposite(
 );
 
 /**
- * The tensor itself. Gradient: yes. @throws DtypeError for bool; ArgumentError for no tensor @see
- * PyTorch `torch.positive`
+ * The tensor itself. Gradient: yes. @throws DtypeError for bool; ArgumentError for a value that is
+ * not a tensor @see PyTorch `torch.positive`
  */
 export const positive = defineComposite(
   'positive',

@@ -25,7 +25,7 @@ const stridedParams = {
   size: param.value<Shape>(),
   stride: param.value<Shape>(),
   storageOffset: param.value<number>(),
-  /** Where the input itself lies on the storage. */
+  /** The window of the input itself on the storage. */
   from: param.value<{ strides: Shape; offset: number }>(),
 };
 type Strided = ParamsOf<typeof stridedParams>;
@@ -50,7 +50,8 @@ const asStridedOp: Op<Strided> = defineView({
   vjp: (ctx, g) => {
     const { size, stride, storageOffset, from } = ctx.params;
     const shape = ctx.inputShape(0);
-    // As if on a storage of its own; what of it the input does not show has no gradient.
+    // Computes as if the input had its own storage; elements outside of the input's window have no
+    // gradient.
     const storage = g.newZeros([
       Math.max(endOf(size, stride, storageOffset), endOf(shape, from.strides, from.offset)),
     ]);
@@ -85,8 +86,8 @@ function stridedPositions(size: Shape, stride: Shape, offset: number, like: Tens
 }
 
 /**
- * Where windows may reach. A distributed tensor has none of its own, but as long as it is no view
- * its elements lie one after the other wherever it is whole.
+ * The number of elements that windows may reach. A distributed tensor has no whole storage; if it
+ * is not a view, its elements are taken as contiguous.
  */
 function bytesOf(input: Tensor): number {
   const { sharding } = input;
@@ -107,11 +108,11 @@ function bytesOf(input: Tensor): number {
 
 /**
  * Any window on the storage of a tensor; `stride` and `storageOffset` (the tensor's own) are in
- * elements. Shapes: `size`. Gradient: yes, summed where elements are seen twice.
+ * elements. Shapes: `size`. Gradient: yes, summed for elements that occur twice in the window.
  *
  * @throws ShardingError for a view of a distributed tensor; ArgumentError if it reaches outside the
- * storage, for sizes, strides or an offset that are no integers of 0 or more, and for an input with
- * gaps or overlaps that requires a gradient; FreedError if the memory was freed
+ * storage, for sizes, strides or an offset that are not integers of 0 or more, and for an input
+ * with gaps or overlaps that requires a gradient; FreedError if the memory was freed
  * @see PyTorch `torch.as_strided`
  */
 export const asStrided = defineFunction(

@@ -1,6 +1,6 @@
 /**
- * Attention weights written out in ops: for a mask with a gradient, for second derivatives, and for
- * layers that return them.
+ * Computes attention weights with other ops: for a mask with a gradient, for second derivatives,
+ * and for layers that return the weights.
  */
 
 import { reduced } from '../core/decompose.js';
@@ -18,17 +18,20 @@ export const accumulatedIn = (dtype: DType): DType => (dtype === float64 ? float
 export function softmaxOfSeen(scores: Tensor): Tensor {
   if (scores.numel() === 0) return scores.softmax(-1);
   const blind = scores.detach().amax(-1, { keepdim: true }).eq(Number.NEGATIVE_INFINITY);
-  // the inner one keeps NaN out of the gradient
+  // the inner `where` keeps NaN out of the gradient
   return where(blind, 0, where(blind, 0, scores).softmax(-1));
 }
 
-/** Scores with a mask: bool (true: look), or added. @internal */
+/**
+ * Applies a mask to scores: a bool mask keeps the true positions, any other mask is added.
+ * @internal
+ */
 export function maskedScores(scores: Tensor, mask: Tensor): Tensor {
   return mask.dtype === bool ? where(mask, scores, Number.NEGATIVE_INFINITY) : scores.add(mask);
 }
 
 /**
- * softmax(scale q k^T + mask), not rounded to the dtype of q; rows with nothing to see are 0.
+ * softmax(scale q k^T + mask), not rounded to the dtype of q; fully masked rows are 0.
  * @internal
  */
 export function attentionWeights(
@@ -47,8 +50,8 @@ export function attentionWeights(
 }
 
 /**
- * `[S, T]`, true where position i sees j: up to its own, counted from the first of both. `like` is
- * a tensor `[..., S, T]`. @internal
+ * `[S, T]`, true where position i attends to j: j <= i, both counted from 0. `like` is a tensor
+ * `[..., S, T]`. @internal
  */
 export function causalMask(like: Tensor, shape: readonly number[] = like.shape.slice(-2)): Tensor {
   return like.detach().newOnes(shape, { dtype: bool }).tril();

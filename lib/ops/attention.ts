@@ -91,7 +91,8 @@ const attentionBackward: Op<Attention> = defineOp({
 });
 
 /**
- * Keys and values of grouped heads, one for each query head. Heads are the third dim from the end.
+ * Repeats keys and values of grouped heads for each query head. Heads are the third dim from the
+ * end.
  */
 function shareHeads(t: Tensor, heads: number): Tensor {
   const at = t.shape.length - 3;
@@ -142,7 +143,7 @@ const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = de
     const [out, lse] = [ctx.output(0), ctx.output(1)].map((t) => t.contiguous()) as [
       Tensor,
       Tensor,
-    ]; // hooks may have laid them out anew
+    ]; // saved tensor hooks may have changed the layout
     const grads = dispatch(attentionBackward, [g, ...inputs, out, lse], ctx.params);
     return [...grads, null];
   },
@@ -172,31 +173,31 @@ const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = de
 /** Options of {@link scaledDotProductAttention}. */
 export interface AttentionOptions {
   /**
-   * Broadcasts to `[..., S, T]`: bool (true: look), or of the query's dtype and added to the
-   * scores. Gets a gradient if it requires one.
+   * A mask that broadcasts to `[..., S, T]`: bool, true for positions that take part, or of the
+   * query's dtype and added to the scores. Gets a gradient if it requires one.
    */
   attnMask?: Tensor | null;
   /**
-   * Probability with which a weight is dropped, the others scaled up: whenever it is above 0, in
-   * training or not. 0 by default.
+   * Probability with which a weight is dropped; the others are scaled up. Applies in training and
+   * evaluation alike. 0 by default.
    */
   dropoutP?: number;
   /**
-   * Position i sees positions up to i, counted from the first of both. False by default; not
+   * Causal mask: query i attends to keys up to i, both counted from 0. False by default; not
    * together with `attnMask`.
    */
   isCausal?: boolean;
   /** Factor of the scores; by default one over the square root of the head size. */
   scale?: number | null;
   /**
-   * Let several query heads share a key and value head: their number is a multiple, heads are the
-   * third dim from the end. False by default.
+   * Let several query heads share a key and value head. The number of query heads is a multiple of
+   * that of key heads; heads are the third dim from the end. False by default.
    */
   enableGqa?: boolean;
 }
 
 /**
- * softmax(scale q k^T + mask) v, without writing the scores. A row that sees nothing gives 0.
+ * softmax(scale q k^T + mask) v, without writing the scores. A fully masked row gives 0.
  *
  * Shapes: query `[..., S, D]`, key `[..., T, D]`, value `[..., T, Dv]`, result `[..., S, Dv]`;
  * leading dims are equal, the last of them heads. Dtypes: equal floating types, kept; accumulates
@@ -204,8 +205,8 @@ export interface AttentionOptions {
  *
  * @throws ShapeError for fewer than 2 dims, or sizes of query, key and value that do not fit;
  * DtypeError for dtypes that differ or do not fit the mask's; ArgumentError for `attnMask` with
- * `isCausal`, for what is no tensor, options that are not what they should be, and in a second
- * derivative with dropout
+ * `isCausal`, for a value that is not a tensor, bad options, and in a second derivative with
+ * dropout
  * @see PyTorch `torch.nn.functional.scaled_dot_product_attention`; Vaswani et al.,
  * arXiv:1706.03762; Dao et al., arXiv:2205.14135; Ainslie et al., arXiv:2305.13245 for grouped
  * heads
@@ -236,7 +237,7 @@ function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: Attenti
   const { attnMask = null, dropoutP = 0, isCausal = false } = options;
   checkAttention(query, key, value, options);
   const scale =
-    // finite for a depth of 0, too
+    // finite for a head size of 0, too
     options.scale ?? 1 / Math.sqrt(Math.max(1, query.shape[query.shape.length - 1] as number));
   if (attnMask?.requiresGrad)
     return attentionWithMaskGradient(query, key, value, attnMask, scale, dropoutP);
@@ -273,7 +274,10 @@ function maskToFourDims(mask: Tensor, query: Shape): Tensor {
   return mask;
 }
 
-/** A mask that is learned: the scores are written out, so that it can get its gradient. */
+/**
+ * Attention with a mask that requires a gradient: it writes the scores, so that the mask gets its
+ * gradient.
+ */
 function attentionWithMaskGradient(
   q: Tensor,
   k: Tensor,
@@ -284,7 +288,7 @@ function attentionWithMaskGradient(
 ): Tensor {
   const heads = q.shape[q.shape.length - 3] ?? 1;
   const share = (t: Tensor): Tensor => (t.shape.length > 2 ? shareHeads(t, heads) : t);
-  // mixed precision has converted the operands; sums are not for it to round
+  // Mixed precision has converted the operands already and must not round the sums.
   const autocast = setAutocast(false);
   try {
     const weights = attentionWeights(q, share(k), mask, scale, false).dropout(p, p > 0);

@@ -13,7 +13,7 @@ import { sampleTensor } from './samples.js';
 import { varMean } from './variance.js';
 
 /**
- * @throws ArgumentError unless there is none or a tensor. @throws ShapeError unless it has a number
+ * @throws ArgumentError unless it is null or a tensor. @throws ShapeError unless it has one element
  * for each channel
  */
 function requireVector(t: Tensor | null, op: string, argument: string, input: Tensor): void {
@@ -27,7 +27,7 @@ function requireVector(t: Tensor | null, op: string, argument: string, input: Te
     );
 }
 
-/** A vector of one number for each channel, in the dims of the input. */
+/** Reshapes a vector with one element for each channel to the dims of the input. */
 function perChannel(vector: Tensor, input: Tensor): Tensor {
   return vector.reshape(input.shape.map((_, i) => (i === 1 ? -1 : 1)));
 }
@@ -100,14 +100,14 @@ export const groupNorm = defineComposite(
 );
 
 /**
- * Normalisation of channels over the batch and the dims after them, by running statistics, or in
- * training by the batch's own; the running variance takes the unbiased one. In `training` (false)
- * the running ones move towards the batch's by the share `momentum`. Shapes: input `[N, C, ...]`,
- * kept; the others `[C]`. Dtypes: floating, promoted. Gradient: input, weight, bias.
+ * Normalises channels over the batch and the dims after them, by running statistics, or in
+ * `training` (false) by those of the batch. In training, the running statistics move towards the
+ * batch's by the share `momentum`; the running variance uses the unbiased one. Shapes: input `[N,
+ * C, ...]`, kept; the others `[C]`. Dtypes: floating, promoted. Gradient: input, weight, bias.
  *
- * @throws ArgumentError where running statistics are needed and not there, a batch in training has
- * one value a channel, or input is no tensor; ShapeError for fewer than two dims, and for vectors
- * that do not fit; DtypeError for integers in training
+ * @throws ArgumentError if running statistics are needed but missing, if a batch in training has
+ * one value per channel, or unless the input is a tensor; ShapeError for fewer than two dims, and
+ * for vectors that do not fit; DtypeError for integers in training
  * @see PyTorch `torch.nn.functional.batch_norm`; Ioffe and Szegedy, arXiv:1502.03167
  */
 export const batchNorm = defineComposite(
@@ -134,7 +134,7 @@ export const batchNorm = defineComposite(
           `batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
           { op: 'batchNorm', shape: input.shape },
         );
-      // In low precision the squares overflow.
+      // In low precision squares overflow.
       const x = input.dtype.itemsize < 4 && input.dtype.isFloatingPoint ? input.float() : input;
       const [mean, variance] = training
         ? batchStatistics(x, runningMean, runningVar, momentum)
@@ -167,7 +167,7 @@ function runningStatistics(
   return [perChannel(mean.to(x.dtype), x), perChannel(variance.to(x.dtype), x)];
 }
 
-/** Mean and variance of each channel of the batch; the running ones move towards them. */
+/** Computes mean and variance of each channel of the batch and updates the running statistics. */
 function batchStatistics(
   x: Tensor,
   runningMean: Tensor | null,

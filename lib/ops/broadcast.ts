@@ -1,6 +1,6 @@
 /**
- * Shapes that are made to fit each other: atleast1d to atleast3d, broadcastTensors, broadcastTo,
- * meshgrid, cartesianProd.
+ * Makes shapes fit each other: atleast1d to atleast3d, broadcastTensors, broadcastTo, meshgrid,
+ * cartesianProd.
  */
 
 import { ShapeError } from '../core/errors.js';
@@ -57,8 +57,8 @@ export const atleast3d = defineComposite(
 );
 
 /**
- * The shape that all broadcast to; of none, `[]`. @throws ShapeError where sizes differ and none is
- * 1 @see PyTorch `torch.broadcast_shapes`
+ * The shape that all broadcast to; `[]` for no shapes. @throws ShapeError if sizes differ and
+ * neither is 1 @see PyTorch `torch.broadcast_shapes`
  */
 export function broadcastShapes(...shapes: readonly Shape[]): Shape {
   for (const shape of shapes) checkSizes(shape, 'broadcastShapes');

@@ -37,11 +37,11 @@ const clampOp: Op<Bounds> = definePointwise('clamp', 1, {
  * are numbers, or tensors that broadcast.
  *
  * Shapes: as the input, or broadcast. Dtypes: all; kept with two plain bounds and for floating
- * ones, else promoted. Gradient: yes, 0 outside; of tensors as bounds too, where an element is
- * beyond them.
+ * ones, else promoted. Gradient: yes, 0 outside; bounds that are tensors get the gradients of the
+ * elements beyond them.
  *
  * @throws ArgumentError if both are left out, or are neither number nor tensor; ShapeError,
- * DeviceError for tensors that do not meet
+ * DeviceError for bounds that do not broadcast or are on another device
  * @see PyTorch `torch.clamp`
  */
 export const clamp = defineFunction(
@@ -62,8 +62,8 @@ function checkHeld(op: string, dtype: DType, limit: number): void {
 }
 
 /**
- * The gradient of an element that equals its bound is the element's alone, where `maximum` would
- * share it; at NaN it is 0.
+ * An element that equals its bound gets the whole gradient, while `maximum` would share it with the
+ * bound; the gradient at NaN is 0.
  */
 function boundedBy(input: Tensor, limit: TensorLike, side: 'maximum' | 'minimum'): Tensor {
   if (!input.requiresGrad && !(limit instanceof Tensor && limit.requiresGrad))
@@ -102,7 +102,7 @@ function clampInto(
       );
     if (integers && input.dtype !== bool) checkHeld(op, input.dtype, Number(limit));
   }
-  // No double is a bound that leaves every int64 as it is.
+  // No double is a bound that leaves every int64 unchanged.
   if (integers && (min === null || max === null)) return clampBySides(input, min, max, op, into);
   return dispatchOne(
     clampOp,
@@ -112,7 +112,7 @@ function clampInto(
   );
 }
 
-/** Bounds that are tensors, that promote, or that no double stands for. */
+/** Clamps by bounds that are tensors, that promote the dtype, or that no double equals. */
 function clampBySides(
   input: Tensor,
   min: TensorLike | null,
@@ -120,7 +120,7 @@ function clampBySides(
   op: string,
   into: Tensor | null,
 ): Tensor {
-  // The gradient reads what is about to be overwritten.
+  // The gradient reads values that are about to be overwritten.
   const given = into?.requiresGrad ? input.clone() : input;
   const raised = min === null ? given : boundedBy(given, min, 'maximum');
   const bounded = max === null ? raised : boundedBy(raised, max, 'minimum');

@@ -25,7 +25,7 @@ type InGroup = ParamsOf<typeof groupParams>;
 const reduceParams = { ...groupParams, reduceOp: param.value<ReduceOpName>() };
 type Reduces = ParamsOf<typeof reduceParams>;
 
-/** Rows of each rank, in the order of the group. */
+/** The number of rows of each rank, in the order of the group. */
 const rowsParam = { rows: param.value<readonly number[]>() };
 const gatherParams = { ...groupParams, ...rowsParam };
 type Gathers = ParamsOf<typeof gatherParams>;
@@ -76,7 +76,7 @@ function checkRows(
     });
 }
 
-/** @throws ArgumentError for a reduction without a gradient */
+/** @throws ArgumentError for a reduction that has no gradient */
 function checkLinear(op: string, reduceOp: ReduceOpName): void {
   if (reduceOp !== 'sum' && reduceOp !== 'avg')
     throw new ArgumentError(`${op}: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, {
@@ -90,7 +90,10 @@ const isEven = (rows: readonly number[]): boolean => {
   return true;
 };
 
-/** Of an all-gather of equal parts, since only its own is what the program gave. */
+/**
+ * The description of an all-gather of equal shards, by the shape of this rank's shard, which the
+ * program passed.
+ */
 const localShard = remembered(
   (count, rows) =>
     `(${count} of them its own, ${rows} along the gathered dim)\nWhere parts differ along the ` +
@@ -98,7 +101,7 @@ const localShard = remembered(
     'other dims they are the same.',
 );
 
-/** Runs a call from dense memory into a new tensor. */
+/** Makes the input dense, allocates the output and runs the collective. */
 function into(
   name: string,
   { group }: InGroup,
@@ -197,7 +200,7 @@ const reduceScatterOp: Op<ReduceScatters> = defineOp({
 
 const exchangeParams = {
   ...groupParams,
-  /** Rows of the input for each rank, and of the output from each rank. */
+  /** The number of input rows for each rank, and of output rows from each rank. */
   inputRows: param.value<readonly number[]>(),
   outputRows: param.value<readonly number[]>(),
 };
@@ -308,8 +311,8 @@ export function allToAllRows(
 }
 
 /**
- * The input of the group's rank `root`, on every rank. Gradient: there the sum of all ranks'
- * gradients, 0 elsewhere. `called` is what the program called, for errors.
+ * The input of the group's rank `root`, on every rank. Gradient: the sum of all ranks' gradients on
+ * the root, 0 elsewhere. `called` is the function that the program called, for errors.
  */
 export function broadcastTensor(
   input: Tensor,

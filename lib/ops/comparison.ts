@@ -134,8 +134,8 @@ export const bitwiseOr = define('bitwiseOr', 'Bits set in one of both.', 'x | y'
  */
 export const bitwiseXor = define('bitwiseXor', 'Bits set in exactly one.', 'x ^ y', bitwise);
 /**
- * Bits of `input` moved up by `other`; 0 where that is negative or as large as the dtype is wide.
- * Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none.
+ * Bits of `input` shifted left by `other`; 0 if `other` is negative or at least the number of bits
+ * of the dtype. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none.
  *
  * @see PyTorch `torch.bitwise_left_shift`
  */
@@ -146,8 +146,9 @@ export const bitwiseLeftShift = define(
   bitwise,
 );
 /**
- * Bits of `input` moved down by `other`, sign kept; only the sign is left where that is negative or
- * as large as the dtype is wide. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none.
+ * Bits of `input` shifted right by `other`, sign kept; 0 or -1, by the sign, if `other` is negative
+ * or at least the number of bits of the dtype. Shapes, dtypes and errors as {@link bitwiseAnd}.
+ * Gradient: none.
  *
  * @see PyTorch `torch.bitwise_right_shift`
  */
@@ -167,7 +168,7 @@ const bitwiseNotOp: Op<object> = definePointwise('bitwiseNot', 1, {
 });
 
 /**
- * All bits turned over; for bool the opposite. Shapes: any, kept. Dtypes: integers and bool, kept.
+ * All bits inverted; for bool the negation. Shapes: any, kept. Dtypes: integers and bool, kept.
  * Gradient: none.
  *
  * @throws DtypeError for floating point tensors
@@ -187,8 +188,8 @@ addMethod('bitwiseNot_', function () {
 });
 
 /**
- * Whether two tensors have the same shape and equal elements, NaN never; dtypes may differ. Blocks
- * until the values are known. Gradient: none.
+ * Whether two tensors have the same shape and equal elements; dtypes may differ, and NaN equals
+ * nothing. Blocks until the values are known. Gradient: none.
  *
  * @throws DeviceError for tensors of one shape on different devices
  * @see PyTorch `torch.equal`
@@ -309,15 +310,15 @@ declare module '../core/tensor.js' {
     bitwiseXor(other: TensorLike): Tensor;
     /** {@link bitwiseXor} in place; as {@link Tensor.bitwiseAnd_}. */
     bitwiseXor_(other: TensorLike): this;
-    /** Bits moved up by `other`. The same as {@link bitwiseLeftShift}. */
+    /** Bits shifted left by `other`. The same as {@link bitwiseLeftShift}. */
     bitwiseLeftShift(other: TensorLike): Tensor;
     /** {@link bitwiseLeftShift} in place; as {@link Tensor.bitwiseAnd_}. */
     bitwiseLeftShift_(other: TensorLike): this;
-    /** Bits moved down by `other`, sign kept. The same as {@link bitwiseRightShift}. */
+    /** Bits shifted right by `other`, sign kept. The same as {@link bitwiseRightShift}. */
     bitwiseRightShift(other: TensorLike): Tensor;
     /** {@link bitwiseRightShift} in place; as {@link Tensor.bitwiseAnd_}. */
     bitwiseRightShift_(other: TensorLike): this;
-    /** All bits turned over; for bool the opposite. The same as {@link bitwiseNot}. */
+    /** All bits inverted; for bool the negation. The same as {@link bitwiseNot}. */
     bitwiseNot(): Tensor;
     /**
      * {@link bitwiseNot} in place. @throws DtypeError for floating point tensors; InPlaceError for

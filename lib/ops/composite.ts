@@ -14,7 +14,7 @@ import { addMethod } from './method.js';
 // biome-ignore lint/suspicious/noExplicitAny: each function is typed where it is defined.
 type AnyFunction = (...args: any[]) => unknown;
 
-/** One registered composition. @internal */
+/** A registered composite function. @internal */
 export interface Composite {
   readonly name: string;
   readonly fn: AnyFunction;
@@ -30,15 +30,15 @@ export interface Composite {
 
 const table: Composite[] = [];
 
-/** All compositions, in order of definition. @internal */
+/** All composite functions, in order of definition. @internal */
 export function allComposites(): readonly Composite[] {
   return table;
 }
 
 /**
- * Registers a composition and puts its methods on Tensor; the interface declared beside it gives
- * their types. Returns the function under its name: what it calls is the work of `name`, in errors
- * and in records of collectives. @internal
+ * Registers a composite function and puts its methods on Tensor; the interface declared beside it
+ * gives their types. Returns the function, which errors and records of collectives name as the
+ * caller. @internal
  */
 export function defineComposite<F extends AnyFunction>(
   name: string,
@@ -64,7 +64,7 @@ export function defineComposite<F extends AnyFunction>(
   return fn;
 }
 
-/** Functions without options are passed what the program gives. */
+/** Functions without options get all arguments of the call. */
 function methodFor(fn: AnyFunction): AnyFunction {
   if (declarationOf(fn) !== undefined) return methodOf(fn);
   return function (this: Tensor, ...args: unknown[]) {
@@ -73,8 +73,8 @@ function methodFor(fn: AnyFunction): AnyFunction {
 }
 
 /**
- * Writes the result of an op on `target` and `others` into it. The op sees a copy where a gradient,
- * of whichever operand, may need the values from before.
+ * Writes the result of an op on `target` and `others` into `target`. The op gets a copy if the
+ * gradient of any operand may need the old values.
  *
  * @internal
  */
@@ -92,7 +92,7 @@ export function overwrite(
 
 /**
  * Writes a result into the tensor that an op in place is called on. @throws ShapeError, DtypeError
- * where it does not fit. @internal
+ * unless it fits. @internal
  */
 export function writeBack(name: string, target: Tensor, result: Tensor): Tensor {
   if (!sameShape(result.shape, target.shape)) {

@@ -76,12 +76,15 @@ const copyOp: Op<CopyParams> = defineOp({
 
 const transferParams = {
   device: param.value<Device>(),
-  /** Into pinned host memory; `device` is the CPU, and may be the input's own. */
+  /**
+   * Whether the result is in pinned host memory; `device` is then the CPU, also for an input on the
+   * CPU.
+   */
   pinned: param.optional<boolean>(),
 };
 type TransferParams = ParamsOf<typeof transferParams>;
 
-/** Copies bytes; the input is dense here, so that they are one run. */
+/** Copies bytes; the input is dense here, so its bytes are contiguous. */
 const toDeviceOp: Op<TransferParams> = defineOp({
   name: 'toDevice',
   inputs: ['x'],
@@ -104,14 +107,14 @@ const toDeviceOp: Op<TransferParams> = defineOp({
   samples: () => [],
 });
 
-/** One run of memory: itself if it is one already. */
+/** The tensor in dense memory; itself if it is dense. */
 function dense(input: Tensor): Tensor {
   return isNonOverlappingAndDense(input.shape, input.strides)
     ? input
     : dispatchOne(copyOp, [input], {});
 }
 
-/** A copy in pinned host memory; the dtype may change where the input is. */
+/** A copy in pinned host memory; the dtype is converted on the input's device. */
 export function toPinned(input: Tensor, dtype: DType): Tensor {
   const source =
     input.dtype === dtype ? input : dispatchOne(copyOp, [input], { dtype, preserve: true });
@@ -119,7 +122,7 @@ export function toPinned(input: Tensor, dtype: DType): Tensor {
 }
 
 /**
- * The tensor in another dtype or on another device; itself where nothing changes and no copy is
+ * The tensor in another dtype or on another device; itself if nothing changes and no copy is
  * forced.
  */
 function convert(
@@ -138,17 +141,17 @@ function convert(
   return moved.dtype === dtype ? moved : dispatchOne(copyOp, [moved], { dtype, preserve: true });
 }
 
-/** What {@link Tensor.to} takes. */
+/** Options of {@link Tensor.to}. */
 export interface ToOptions {
   /** Element type, or its name; the tensor's own by default. */
   dtype?: DTypeLike;
-  /** Where the result is, such as `'cpu'` or `'cuda:1'`; where the tensor is by default. */
+  /** The device of the result, such as `'cpu'` or `'cuda:1'`; the tensor's own by default. */
   device?: DeviceName | Device;
   /** Copy even if nothing changes. False by default. */
   copy?: boolean;
   /**
-   * Let the GPU copy by itself: a result on the CPU is pinned memory. What uses it waits for the
-   * copy, as after every copy. False by default.
+   * Copy asynchronously on the GPU; a result on the CPU is in pinned memory. Ops that use the
+   * result wait for the copy, as after every copy. False by default.
    */
   nonBlocking?: boolean;
 }
@@ -231,12 +234,12 @@ addMethod('clone', function () {
   return clone(this);
 });
 addMethod('contiguous', function () {
-  // The part of a distributed tensor may lie otherwise in memory than the whole says.
+  // The local shard of a distributed tensor may have another layout than the whole tensor.
   const dense =
     this.isContiguous() && (this.sharding === null || this.sharding.local.isContiguous());
   return dense ? this : dispatchOne(copyOp, [this], {});
 });
-/** Whether the elements of both are one run of memory in the same order. */
+/** Whether both are dense with their elements in the same order. */
 function sameRun(a: Tensor, b: Tensor): boolean {
   return (
     a.dtype === b.dtype &&
@@ -267,9 +270,9 @@ addMethod('copy_', function (source: TensorLike, options: { nonBlocking?: boolea
 });
 
 /**
- * What a change in place that reads nothing of a tensor is to write into. A recorded tensor that is
- * not one of several ranks is written as a view of itself: so it keeps its history, where what was
- * overwritten has zeros for a gradient. @internal
+ * The target of an in-place op that does not read the old values. A recorded plain tensor is
+ * written as a view of itself, so that it keeps its history; the overwritten values get zeros as
+ * gradient. @internal
  */
 export function overwritten(t: Tensor): Tensor {
   return gradState.recording && t.base === null && t.sharding === null && t.gradFn !== null
@@ -277,7 +280,10 @@ export function overwritten(t: Tensor): Tensor {
     : t;
 }
 
-/** Copies what was computed from a tensor into it: its history is in that already. @internal */
+/**
+ * Copies a result that was computed from a tensor into this tensor; the result already has its
+ * history. @internal
+ */
 export function copyBack(target: Tensor, result: Tensor): Tensor {
   return dispatchOne(copyOp, [result], { dtype: target.dtype }, target);
 }
@@ -305,10 +311,11 @@ declare module '../core/tensor.js' {
     /**
      * The tensor in another dtype, on another device, or in and on those of another tensor; itself
      * if nothing changes, unless `copy` is set. Shapes: kept, and the layout if it is dense.
-     * Dtypes: any; integers are cut off towards zero (what they cannot hold is not defined), bool
-     * is whether an element is not 0. Gradient: yes, in this dtype and on this device.
+     * Dtypes: any; conversion to integers truncates towards zero (out of range it is not defined),
+     * that to bool gives whether an element is not 0. Gradient: yes, in this dtype and on this
+     * device.
      *
-     * @throws DeviceError if the name is none or the device is not there
+     * @throws DeviceError for an unknown name, and for a device that is not there
      * @see PyTorch `torch.Tensor.to`
      */
     to(
@@ -363,14 +370,14 @@ declare module '../core/tensor.js' {
     contiguous(): Tensor;
     /**
      * Copies `source`, broadcast and converted as by {@link Tensor.to}, into this tensor's memory.
-     * Between a GPU and pinned memory of the same layout the GPU copies by itself; with
-     * `nonBlocking` (false by default) also where elements are converted on their way to the CPU.
-     * What uses the tensors waits for the copy in any case. Gradient: of the source; 0 for what was
-     * there, of a tensor that several ranks hold none.
+     * Between a GPU and pinned memory of the same layout the copy is asynchronous; with
+     * `nonBlocking` (false by default) also if elements are converted on their way to the CPU. Ops
+     * that use the tensors wait for the copy in any case. Gradient: source; 0 for the overwritten
+     * values, none for those of a distributed tensor.
      *
      * @throws ShapeError unless the source broadcasts to this shape; ArgumentError for a number
-     * that an integer dtype cannot hold, and for what is neither tensor nor number; InPlaceError
-     * for a leaf that requires a gradient, or elements that share memory
+     * that an integer dtype cannot hold, and for a value that is neither a tensor nor a number;
+     * InPlaceError for a leaf that requires a gradient, or elements that share memory
      * @see PyTorch `torch.Tensor.copy_`
      */
     copy_(source: TensorLike, options?: { nonBlocking?: boolean }): this;

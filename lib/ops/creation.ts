@@ -29,14 +29,14 @@ import { finish } from './pinned.js';
 import { linspace } from './ranges.js';
 import { type SizedFactory, sizedMethod } from './sized.js';
 
-/** What `resizable` of a buffer is by itself, whatever a program has defined on it. */
+/** The built-in `resizable` of a buffer, whatever property a program has defined on it. */
 const resizable = Object.getOwnPropertyDescriptor(ArrayBuffer.prototype, 'resizable')?.get as (
   this: ArrayBuffer,
 ) => boolean;
 
 /**
- * Why the memory of an array cannot be shown by a tensor: it may go while the tensor lives, or is
- * gone.
+ * Why a tensor cannot use the memory of an array: it is shared, resizable or detached. Null if it
+ * can.
  */
 function unlendable({ buffer }: ArrayBufferView): string | null {
   if (!(buffer instanceof ArrayBuffer)) return 'is over a SharedArrayBuffer';
@@ -51,12 +51,11 @@ function unlendable({ buffer }: ArrayBufferView): string | null {
 
 /**
  * A CPU tensor over the memory of a typed array, without a copy: changes are seen on both sides.
- * Once the array's buffer is transferred away, using the tensor throws FreedError. So that it may
- * be transferred at any time, an op reads the array when it is called (a copy of it, of up to 32
- * MiB, where the op cannot be done at once; otherwise the call waits), and an op that writes to it
- * in place is waited for. Shapes: `size`, or a vector. Dtypes: the array's (Float32Array,
- * Float64Array, BigInt64Array, Int32Array, Int16Array, Int8Array, Uint8Array). Gradient: none, it
- * is a leaf.
+ * Once the array's buffer is transferred away, using the tensor throws FreedError. The buffer may
+ * be transferred at any time: an op that reads the array copies up to 32 MiB of it at the call if
+ * it cannot run at once, or else blocks, and an op that writes to it in place blocks. Shapes:
+ * `size`, or a vector. Dtypes: the array's (Float32Array, Float64Array, BigInt64Array, Int32Array,
+ * Int16Array, Int8Array, Uint8Array). Gradient: none, it is a leaf.
  *
  * @throws ArgumentError for another array type, bad sizes, and memory that may be resized, is
  * shared or gone; ShapeError if the sizes do not fit. In-place collectives on the tensor throw
@@ -94,9 +93,9 @@ export const fromBlob = defineFunction(
 );
 
 /**
- * A tensor of the data: the tensor itself where dtype and device are right already, the memory of a
- * typed array where it can be shared, else a copy. Shapes and dtypes as {@link tensor}, or `dtype`.
- * Gradient: yes, of a tensor.
+ * A tensor of the data: a tensor itself if it has the dtype and device, the memory of a typed array
+ * if it can be shared, else a copy. Shapes and dtypes as {@link tensor}, or `dtype`. Gradient: yes,
+ * of a tensor.
  *
  * @throws ArgumentError, ShapeError, DeviceError, DtypeError as {@link tensor}
  * @see PyTorch `torch.as_tensor`
@@ -140,7 +139,7 @@ export const scalarTensor = defineFunction(
  * logarithms; `base` is positive, 10 by default. Shapes: `[steps]`. Dtypes: any, the default
  * floating type unless given; computed in float64. Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for a count that is no integer or negative; else for bad options, see
+ * @throws ArgumentError for a count that is negative or not an integer; else for bad options, see
  * {@link TensorOptions}
  * @see PyTorch `torch.logspace`
  */
@@ -178,10 +177,10 @@ export function numel(input: Tensor): number {
 }
 
 /**
- * The dtype in which two operands meet: tensors with dims decide, those without dims and plain
+ * The dtype that two operands promote to: tensors with dims decide, those without dims and plain
  * numbers only by a higher category (bool, integer, floating).
  *
- * @throws ArgumentError for what is neither tensor nor number
+ * @throws ArgumentError for a value that is neither a tensor nor a number
  * @see PyTorch `torch.result_type`
  */
 export function resultType(a: TensorLike, b: TensorLike): DType {

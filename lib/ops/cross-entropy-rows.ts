@@ -59,12 +59,12 @@ const crossEntropyBackward: Op<CrossEntropy> = defineOp({
     }),
 });
 
-/** Losses, and the logs of the sums. */
+/** The metadata of the losses and of the logs of the sums. */
 function perRow({ shape, dtype, device }: Tensor): OutputMeta {
   return { shape: [shape[0] as number], strides: null, dtype: lossDtype(dtype), device };
 }
 
-/** Logits, targets and no weight. */
+/** Sample logits and targets, without a weight. */
 function lossSample(shape: readonly [number, number]) {
   const logits = sampleTensor(shape);
   const target = sampleTensor([shape[0]], { dtype: int64, low: 0, high: shape[1] });
@@ -109,7 +109,8 @@ export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]>
     const labels = where(counted, target, 0);
     const largest = reduced(x.detach().amax(1, { keepdim: true }));
     const z = x.sub(largest);
-    // Ranks that share the classes have terms of these sums: they are reduced together.
+    // If classes are sharded, each rank has partial values of these sums; one collective reduces
+    // all.
     const sums = [z.exp().sum(1), z.gather(1, labels.unsqueeze(1)).squeeze(1)];
     if (labelSmoothing > 0) sums.push((weights === null ? z : z.mul(weights)).sum(1));
     const [total, own, all] = reduced(stack(sums)).unbind(0) as [
@@ -163,15 +164,18 @@ const scaleRows: Op<object> = defineOp({
 
 const withGradientParams = {
   ...crossEntropyParams,
-  /** The caller reads the losses alone: backward may overwrite the gradient and pass it on. */
+  /**
+   * Whether the caller reads only the losses, so that backward may overwrite the gradient and
+   * return it.
+   */
   givesAway: param.value<boolean>(),
 };
 type LossWithGradient = ParamsOf<typeof withGradientParams>;
 
 /**
- * What is trained with: losses times a number for all, and at once what the gradient of the logits
- * is where 1 comes in for each row, as for a loss that is not worked on further. Then backward has
- * only to see that it is 1.
+ * The op of training: the losses, scaled by one number, and the gradient of the logits for an
+ * incoming gradient of 1 per row. If the loss is not processed further, backward only checks that
+ * the incoming gradient is 1.
  *
  * @internal
  */

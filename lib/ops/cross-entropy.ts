@@ -30,8 +30,8 @@ import { where } from './where.js';
 /** Options of {@link crossEntropy}. */
 export interface CrossEntropyOptions {
   /**
-   * A factor for each class, `[C]`; none by default. The mean is divided by the factors of the
-   * targets that count.
+   * A factor for each class, `[C]`; none by default. The mean is divided by the sum of the factors
+   * of the targets that count.
    */
   weight?: Tensor | null;
   /**
@@ -56,8 +56,8 @@ export interface CrossEntropyOptions {
  * requires it, and probabilities.
  *
  * @throws ShapeError for shapes that do not fit; DtypeError for integer logits or another target
- * dtype; IndexError for a target that is no class, possibly not before values are read;
- * ArgumentError for an unknown reduction, smoothing outside [0, 1], or what is no tensor
+ * dtype; IndexError for a target that is not a class, possibly not before values are read;
+ * ArgumentError for an unknown reduction, smoothing outside [0, 1], or a value that is not a tensor
  * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label
  * smoothing
  */
@@ -98,7 +98,8 @@ export const crossEntropy = underName(
         const rows = dispatchOne(crossEntropyWithGradient, operands, params);
         return rows.sum().to(input.dtype);
       }
-      // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
+      // The fused op has a gradient of the logits only, so a weight that requires one takes the
+      // separate ops.
       const run = weight?.requiresGrad === true ? decomposed<CrossEntropy> : dispatch;
       const rows = run(crossEntropyOp, [inputRows, labels, classWeight], {
         ignoreIndex,
@@ -110,9 +111,8 @@ export const crossEntropy = underName(
 );
 
 /**
- * Whether the forward pass writes the gradient. Not in float16, where a gradient that a scaler has
- * not yet made larger is lost; not for logits that ranks share, which have a gradient without
- * communication.
+ * Whether the forward pass writes the gradient. Not in float16, where gradients underflow before a
+ * scaler multiplies them; not for sharded logits, whose gradient needs no communication.
  */
 function keepsGradient(logits: Tensor, weight: Tensor | null): boolean {
   return (
@@ -164,7 +164,7 @@ function toRows(
   };
 }
 
-/** @throws ArgumentError, ShapeError unless there is none or a factor for each class */
+/** @throws ArgumentError, ShapeError unless it is null or has a factor for each class */
 function checkClassWeight(op: string, weight: Tensor | null, classes: number): void {
   if (weight === null) return;
   requireTensor(weight, op, 'weight');

@@ -41,7 +41,7 @@ type Operands<Arity extends 1 | 2 | 3> = Arity extends 1
 interface PointwiseDefinition<S extends ParamSchema, Arity extends 1 | 2 | 3> {
   doc: string;
   expression: string;
-  /** By default that of the most expensive function in the expression. */
+  /** By default, the cost of the most expensive function in the expression. */
   cost?: PointwiseCost;
   classes?: PointwiseSpec['classes'];
   result?: PointwiseSpec['result'];
@@ -50,7 +50,7 @@ interface PointwiseDefinition<S extends ParamSchema, Arity extends 1 | 2 | 3> {
   extreme?: PointwiseSpec['extreme'];
   /** Why operands of these dtypes or values have no result; null if they have one. */
   refuses?: (inputs: readonly Tensor[]) => string | null;
-  /** All of them are the kernel's: p0, p1 and so on in the expression. */
+  /** The kernel gets all of them, as p0, p1 and so on in the expression. */
   params?: S;
   vjp: OpDefinition<S>['vjp'];
   saves?: OpDefinition['saves'];
@@ -105,7 +105,7 @@ export function definePointwise<
     sharding: pointwiseRule<ParamsOf<S>>(name, spec, (inputs) => computeDtype(name, spec, inputs)),
     meta: refuses ? meta : (inputs) => [pointwiseMeta(name, spec, inputs)],
     lower: (command, inputs, [y]) => lowerPointwise(command, spec, inputs, y),
-    // The arity of the call is that of the definition.
+    // The call has as many inputs as the definition.
     ...(decompose && { decompose: decompose as never }),
   });
 }
@@ -127,7 +127,10 @@ const functionCosts: ReadonlyMap<string, PointwiseCost> = new Map(
   COSTS.flatMap((cost) => FUNCTIONS[cost].split(' ').map((name) => [name, cost] as const)),
 );
 
-/** The most expensive function decides. @throws ShardwiseError for a function without a cost */
+/**
+ * The cost of the most expensive function in the expression. @throws ShardwiseError for a function
+ * without a cost
+ */
 function costOf(op: string, expression: string): PointwiseCost {
   let most: PointwiseCost = 'memory';
   for (const [, name = ''] of expression.matchAll(/m::(\w+)/g)) {
@@ -174,7 +177,7 @@ function pointwiseMeta(name: string, spec: PointwiseSpec, inputs: readonly Tenso
 }
 
 /**
- * The layout of the operands where all agree on a dense one (a transposed input gives a transposed
+ * The layout of the operands if all share a dense one (a transposed input gives a transposed
  * output), else row-major.
  */
 function outputStrides(inputs: readonly Tensor[], shape: Shape): Shape | null {
@@ -233,7 +236,9 @@ function lowerPointwise(
   command.param(computeTypeOf(spec, inputs, output));
 }
 
-/** Whether every operand is one run of memory in the same order, so that the dims do not matter. */
+/**
+ * Whether all operands are dense in the same order, so that the kernel can treat them as vectors.
+ */
 function allFlat(inputs: readonly Tensor[], output: Tensor): boolean {
   for (let i = 0; i < inputs.length; i++) {
     const t = inputs[i] as Tensor;

@@ -24,7 +24,7 @@ export const matrix = () => sampleTensor([4, 3]);
  * Above the main diagonal for a positive offset. Dtypes: any, kept. Gradient: yes.
  *
  * @throws IndexError for a dim out of range, or a tensor without dims; ArgumentError for equal
- * dims, a bad offset, or what is no tensor
+ * dims, a bad offset, or a value that is not a tensor
  * @see PyTorch `torch.diag_embed`
  */
 export const diagEmbed = defineComposite(
@@ -53,7 +53,8 @@ export const diagEmbed = defineComposite(
         .newOnes([size, size], { dtype: bool })
         .triu(offset)
         .tril(offset);
-      // Of a diagonal above the main one, each row has an element; of one below, each column.
+      // A diagonal above the main one has one element in each row, one below has one in each
+      // column.
       const matrices = where(
         onDiagonal,
         vectors.unsqueeze(offset >= 0 ? -1 : -2),
@@ -76,8 +77,8 @@ export const diagEmbed = defineComposite(
  * `[m, m]` with m = n + |diagonal|, `[r, c]` to `[k]`, which is empty for a diagonal outside.
  * Dtypes: any, kept. Gradient: yes.
  *
- * @throws ShapeError unless the tensor has one or two dims; ArgumentError for a diagonal that is no
- * integer, or what is no tensor
+ * @throws ShapeError unless the tensor has one or two dims; ArgumentError for a diagonal that is
+ * not an integer, or a value that is not a tensor
  * @see PyTorch `torch.diag`
  */
 export const diag = defineComposite(
@@ -99,7 +100,7 @@ export const diag = defineComposite(
  * A matrix with all elements on its diagonal, zeros elsewhere. Shapes: any to `[m, m]`, m = numel +
  * |offset|. Dtypes: any, kept. Gradient: yes.
  *
- * @throws ArgumentError for an offset that is no integer
+ * @throws ArgumentError for an offset that is not an integer
  * @see PyTorch `torch.diagflat`
  */
 export const diagflat = defineComposite(

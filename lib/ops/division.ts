@@ -88,7 +88,7 @@ function divOpOf(options?: { roundingMode?: RoundingMode }): Op<object> {
  * input / other. Shapes: both broadcast. Dtypes: floating, the default one for integers; with a
  * rounding mode, promoted. Gradient: both, 0 if rounded.
  *
- * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError where rounded integers
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError if rounded integers
  * are divided by 0 on the CPU
  * @see PyTorch `torch.div`
  */
@@ -109,8 +109,8 @@ export function div(
  */
 export const floorDivide = binary('floorDivide', floorDivideOp);
 /**
- * What {@link floorDivide} leaves: of the sign of the divisor, as in Python. Dtypes: promoted.
- * Gradient: both.
+ * The remainder of {@link floorDivide}: it has the sign of the divisor, as in Python. Dtypes:
+ * promoted. Gradient: both.
  *
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on
  * the CPU
@@ -118,8 +118,8 @@ export const floorDivide = binary('floorDivide', floorDivideOp);
  */
 export const remainder = binary('remainder', remainderOp);
 /**
- * What division towards zero leaves: of the sign of the dividend, as in C. Dtypes: promoted.
- * Gradient: both.
+ * The remainder of division towards zero: it has the sign of the dividend, as in C. Dtypes:
+ * promoted. Gradient: both.
  *
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on
  * the CPU

@@ -62,8 +62,8 @@ const dropoutOp: Op<Dropout> = defineOp({
  *
  * Shape and dtype stay; floating dtypes. Gradient: yes, the same mask and scale.
  *
- * @throws ArgumentError unless 0 <= p <= 1, or for no tensor; DtypeError for whole numbers, of
- * which no share is kept
+ * @throws ArgumentError unless 0 <= p <= 1, or for a value that is not a tensor; DtypeError for
+ * integers, which cannot be scaled by 1 / (1 - p)
  * @see PyTorch `torch.nn.functional.dropout`; Srivastava et al., JMLR 15 (2014)
  */
 export const dropout = defineFunction(

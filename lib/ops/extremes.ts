@@ -48,7 +48,8 @@ export const fmin = defineComposite(
  * that broadcasts. Dtypes: promoted for integers and tensors. Gradient: yes, and of a tensor as
  * bound.
  *
- * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
+ * @throws ArgumentError for null or a value that is not a tensor; ShapeError, DeviceError for a
+ * tensor as bound
  * @see PyTorch `torch.clamp_min`
  */
 export const clampMin = defineComposite(
@@ -69,7 +70,8 @@ export const clampMin = defineComposite(
  * that broadcasts. Dtypes: promoted for integers and tensors. Gradient: yes, and of a tensor as
  * bound.
  *
- * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
+ * @throws ArgumentError for null or a value that is not a tensor; ShapeError, DeviceError for a
+ * tensor as bound
  * @see PyTorch `torch.clamp_max`
  */
 export const clampMax = defineComposite(

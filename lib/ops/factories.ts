@@ -25,21 +25,20 @@ import { factoryRule } from './sharding/factories-and-random.js';
 import { sizedFactory } from './sized.js';
 
 /**
- * Options of every factory. Bad ones throw: DtypeError for a dtype that is none, DeviceError for a
- * device that is none, or (as `pinMemory`) not there, AutogradError for `requiresGrad` of integers
- * or bools, and ArgumentError for an option that does not exist.
+ * Options of every factory. Bad options throw: DtypeError for an unknown dtype, DeviceError for an
+ * unknown or unavailable device and for `pinMemory` without CUDA, AutogradError for `requiresGrad`
+ * of integers or bools, and ArgumentError for an unknown option.
  */
 export interface TensorOptions {
-  /** Element type; by default the current floating type, or what the values suggest. */
+  /** Element type; by default the default floating type, or the type of the values. */
   dtype?: DTypeLike;
-  /** Where the memory is; by default the current device. */
+  /** The device of the memory; the current device by default. */
   device?: DeviceName | Device;
   /**
-   * Whether to put it in pinned host memory; for CPU tensors, where CUDA can be used. False by
-   * default.
+   * Whether to allocate pinned host memory; for CPU tensors, if CUDA can be used. False by default.
    */
   pinMemory?: boolean;
-  /** Whether to record operations on it; for floating types. False by default. */
+  /** Whether to record operations on the tensor; for floating types. False by default. */
   requiresGrad?: boolean;
 }
 
@@ -79,7 +78,7 @@ const fullOp: Op<FullParams> = defineOp({
 /** Names of {@link TensorOptions}. */
 export const TENSOR_OPTIONS = 'dtype device requiresGrad pinMemory';
 
-/** The device that options name, which they are checked for. @internal */
+/** Checks the options and returns the device that they name. @internal */
 export function placed(options: TensorOptions, op: string): Device {
   optionsOf(op, options, TENSOR_OPTIONS);
   return options.device === undefined ? getDefaultDevice() : deviceOf(options.device);
@@ -89,8 +88,8 @@ export function placed(options: TensorOptions, op: string): Device {
  * A tensor with every element `fillValue`. Shapes: `size`. Dtypes: bool for a boolean, int64 for a
  * bigint, else the default floating type, unless given. Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for bad sizes, what is no number, and a value that an integer dtype cannot
- * hold; else for bad options, see {@link TensorOptions}
+ * @throws ArgumentError for bad sizes, for a value that is not a number, and one that an integer
+ * dtype cannot hold; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.full`
  */
 export const full = defineFunction(
@@ -186,7 +185,7 @@ function fullLike(
 }
 
 /**
- * Memory held by the ranks that hold `input`, to be filled; null where it is a plain tensor.
+ * Allocates a distributed tensor like `input`, to be filled; null if `input` is a plain tensor.
  * @internal
  */
 export function emptyBeside(input: Tensor, shape: Shape, dtype: DType): Tensor | null {
@@ -227,7 +226,7 @@ const emptyParams = {
 };
 type EmptyParams = ParamsOf<typeof emptyParams>;
 
-/** An allocation and no kernel. */
+/** Allocates without running a kernel. */
 const emptyOp: Op<EmptyParams> = defineOp({
   name: 'empty',
   inputs: [],
@@ -286,7 +285,7 @@ export const emptyLike = defineFunction(
   },
 );
 
-/** Memory of any shape, else as `input`. @internal */
+/** An uninitialized tensor of any shape with the dtype and device of `input`. @internal */
 export function newEmpty(input: Tensor, size: Shape, options: TensorOptions): Tensor {
   if (input.sharding === null)
     return empty(size, { dtype: input.dtype, device: input.device, ...options });

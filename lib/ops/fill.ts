@@ -17,7 +17,7 @@ import { describe } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { fillRule } from './sharding/pointwise.js';
 
-/** A value in two words, since 64-bit integers do not fit one. */
+/** A value in two doubles, because 64-bit integers do not fit one. */
 export const wordsOfValue = { valueHigh: param.byLower(), valueLow: param.byLower() };
 
 const fillParams = { ...wordsOfValue, value: param.value<number | bigint>() };
@@ -32,7 +32,7 @@ export function fillWords(value: number | bigint, dtype: DType, op: string): [nu
   return [Number(whole >> 32n), Number(BigInt.asUintN(32, whole))];
 }
 
-/** @throws ArgumentError for what is no plain value */
+/** @throws ArgumentError for a value that is not a number, bigint or boolean */
 export function fillValue(value: unknown, op: string): number | bigint {
   if (typeof value === 'number' || typeof value === 'bigint') return value;
   if (typeof value === 'boolean') return Number(value);
@@ -83,17 +83,17 @@ addMethod('zero_', function () {
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * Sets every element to one value; a tensor is copied, broadcast. Gradient: of a tensor given,
-     * 0 for what was there.
+     * Sets every element to one value; a tensor is broadcast and copied. Gradient: a tensor as
+     * value; 0 for the overwritten values.
      *
-     * @throws ArgumentError for a number that an integer dtype cannot hold, and for what is none;
-     * InPlaceError as {@link Tensor.copy_}
+     * @throws ArgumentError for a number that an integer dtype cannot hold, and for any other
+     * value; InPlaceError as {@link Tensor.copy_}
      * @see PyTorch `torch.Tensor.fill_`
      */
     fill_(value: number | bigint | boolean | Tensor): this;
     /**
-     * Sets every element to 0. Gradient: 0 for what was there. @throws InPlaceError as {@link
-     * Tensor.copy_} @see PyTorch `torch.Tensor.zero_`
+     * Sets every element to 0. Gradient: 0 for the overwritten values. @throws InPlaceError as
+     * {@link Tensor.copy_} @see PyTorch `torch.Tensor.zero_`
      */
     zero_(): this;
   }

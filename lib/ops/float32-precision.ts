@@ -1,4 +1,4 @@
-/** How exactly products of float32 matrices are computed on GPUs. */
+/** The precision of products of float32 matrices on GPUs. */
 import { checkOneOf } from '../core/options.js';
 
 /**
@@ -11,7 +11,7 @@ import { checkOneOf } from '../core/options.js';
  */
 export type Float32MatmulPrecision = 'highest' | 'high' | 'medium' | 'tf32x3';
 
-/** As the kernels know them: native/cuda/kernels/matmul/matmul.h. */
+/** The codes of native/cuda/kernels/matmul/matmul.h. */
 const codes: Readonly<Record<Float32MatmulPrecision, number>> = {
   highest: 0,
   high: 1,
@@ -23,11 +23,11 @@ let precision: Float32MatmulPrecision = 'highest';
 let code = 0;
 
 /**
- * Sets how exactly products of float32 matrices are computed on GPUs from now on, in forward and
- * backward passes: those already called are not touched. TF32 takes a GPU from sm_80 on and
- * cuBLASLt; without them, and on the CPU, products are computed in float32.
+ * Sets the precision of later products of float32 matrices on GPUs, in forward and backward passes.
+ * TF32 requires cuBLASLt and a GPU of sm_80 or later; otherwise, and on the CPU, products are
+ * computed in float32.
  *
- * @throws ArgumentError for a name that is none
+ * @throws ArgumentError for an unknown name
  * @see PyTorch `torch.set_float32_matmul_precision`, which has no `'tf32x3'`; Ootomo and Yokota,
  * arXiv:2203.03341
  * @example setFloat32MatmulPrecision('high')
@@ -39,13 +39,14 @@ export function setFloat32MatmulPrecision(next: Float32MatmulPrecision): void {
 }
 
 /**
- * What {@link setFloat32MatmulPrecision} has set. @see PyTorch `torch.get_float32_matmul_precision`
+ * The precision set by {@link setFloat32MatmulPrecision}. @see PyTorch
+ * `torch.get_float32_matmul_precision`
  */
 export function getFloat32MatmulPrecision(): Float32MatmulPrecision {
   return precision;
 }
 
-/** For the kernels. @internal */
+/** The precision as the code that kernels get. @internal */
 export function float32PrecisionCode(): number {
   return code;
 }

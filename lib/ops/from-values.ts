@@ -17,9 +17,9 @@ import { finish } from './pinned.js';
  * the tensor's own. Dtypes: `dtype`, else a typed array's or tensor's own, the default floating
  * type if there are numbers, int64 for bigints, bool for booleans. Gradient: none.
  *
- * @throws ShapeError for ragged arrays; ArgumentError for what is no number, for numbers that an
- * integer dtype cannot hold, and array types without a dtype; else for bad options, see {@link
- * TensorOptions}
+ * @throws ShapeError for ragged arrays; ArgumentError for elements that are not numbers, for
+ * numbers that an integer dtype cannot hold, and array types without a dtype; else for bad options,
+ * see {@link TensorOptions}
  * @see PyTorch `torch.tensor`
  * @example tensor([[1, 2], [3, 4]])
  */
@@ -73,7 +73,7 @@ function nestedShape(data: NestedArray): number[] {
   return shape;
 }
 
-/** Puts the numbers into `out`, and what dtypes there are of tensors among them into `dtypes`. */
+/** Appends the numbers to `out`, and the dtypes of tensors among them to `dtypes`. */
 function flatten(
   data: NestedArray,
   shape: Shape,
@@ -95,7 +95,7 @@ function flatten(
   for (const item of data) flatten(item, shape, depth + 1, out, dtypes);
 }
 
-/** Reads a tensor among numbers. Blocks. */
+/** Reads a tensor in a list of numbers. Blocks. */
 function valueOf(t: Tensor, dtypes: Set<DType>): number | bigint | boolean {
   if (t.numel() !== 1 || t.ndim > 0)
     throw new ArgumentError(
@@ -122,7 +122,8 @@ function leavesOf(data: NestedArray): NestedArray[] {
 }
 
 /**
- * Of numbers and tensors: what the numbers would be alone, promoted with the dtypes of the tensors.
+ * The dtype of a list of numbers and tensors: that of the numbers alone, promoted with the dtypes
+ * of the tensors.
  */
 function promoted(data: NestedArray, dtypes: ReadonlySet<DType>): DType {
   const numbers = leavesOf(data).filter((value) => !(value instanceof Tensor)) as (

@@ -129,8 +129,8 @@ interface Prepared {
   order: number[];
   indices: Tensor[];
   /**
-   * Where the indexed dims' shape goes among the dims that stay: in front unless the indexed dims
-   * are neighbours.
+   * The position of the index dims in the result: at the front unless the indexed dims are
+   * neighbours.
    */
   position: number;
 }
@@ -170,8 +170,8 @@ function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tenso
 }
 
 /**
- * A mask without dims stands for a new dim that it keeps or empties: it becomes a mask of one
- * element over a dim of size 1.
+ * A mask without dims adds a dim of size 1 or 0: it becomes a mask of one element over a new dim of
+ * size 1.
  */
 function withDimForScalars(
   input: Tensor,
@@ -190,7 +190,7 @@ function withDimForScalars(
   return { input: seen, entries: replaced };
 }
 
-/** Moves the block of indexed dims, now in front, to where Python puts it. */
+/** Moves the index dims from the front to their position in Python's result. */
 function placeFront(result: Tensor, count: number, position: number): Tensor {
   if (position === 0) return result;
   const all = result.shape.map((_, i) => i);
@@ -198,7 +198,7 @@ function placeFront(result: Tensor, count: number, position: number): Tensor {
   return result.permute([...before, ...all.slice(0, count), ...all.slice(count + position)]);
 }
 
-/** @throws ArgumentError for an index that is in no list */
+/** @throws ArgumentError for an index that is not in a list */
 function requireEntries(entries: unknown, op: string): void {
   if (!Array.isArray(entries))
     throw new ArgumentError(
@@ -283,13 +283,13 @@ function indexPutInto(
 }
 
 /**
- * `input` with `values` written at the indices, or added with `accumulate` (false by default: which
- * of two for one place stays is not defined). Shapes: values broadcast to what {@link index} gives;
- * the result has the input's. Dtypes: any, kept; values are converted (PyTorch refuses other
- * dtypes). Gradient: both.
+ * `input` with `values` written at the indices, or added with `accumulate` (false by default: if an
+ * element is written twice, the result is not defined). Shapes: values broadcast to the result of
+ * {@link index}; the result has the input's. Dtypes: any, kept; values are converted (PyTorch
+ * refuses other dtypes). Gradient: both.
  *
- * @throws ShapeError if values do not broadcast; ArgumentError for options that are none, and
- * unless both are tensors; else as {@link index}
+ * @throws ShapeError if values do not broadcast; ArgumentError for unknown options, and unless both
+ * are tensors; else as {@link index}
  * @see PyTorch `torch.Tensor.index_put`
  */
 export const indexPut = defineFunction(

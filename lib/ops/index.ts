@@ -224,7 +224,8 @@ export {
 export { maskedFill, where } from './where.js';
 export { diagonal, narrow, select, slice, unfold } from './window.js';
 
-// For their methods: a declaration file keeps no import whose names it does not use.
+// Exports the types for their methods, because a declaration file drops imports whose names it does
+// not use.
 import './optimizer-steps.js';
 import './random-fills.js';
 import './read.js';

@@ -24,8 +24,8 @@ import { listOrFirst } from './sized.js';
  * `[0]` joins with anything. Dtypes: promoted. Gradient: all.
  *
  * @throws ShapeError for other sizes that differ, or tensors without dims; IndexError for a dim out
- * of range; DeviceError for tensors on different devices; ArgumentError for an empty list, or what
- * is no tensor
+ * of range; DeviceError for tensors on different devices; ArgumentError for an empty list, or a
+ * value that is not a tensor
  * @see PyTorch `torch.cat`
  */
 export const cat = defineFunction(
@@ -79,14 +79,14 @@ export const cat = defineFunction(
   },
 );
 
-/** Joins anything, as in PyTorch. */
+/** An empty vector, which joins with any tensor as in PyTorch. */
 function isEmptyVector(t: Tensor): boolean {
   return t.shape.length === 1 && t.shape[0] === 0;
 }
 
 const catParams = {
   dim: param.value<number>(),
-  /** Of each input along the dim. */
+  /** The size of each input along the dim. */
   sizes: param.value<readonly number[]>(),
 };
 type Cat = ParamsOf<typeof catParams>;
@@ -206,20 +206,20 @@ interface Flip<Input extends unknown[]> {
  * Elements in reverse order along the dims given. Shapes: any, kept. Dtypes: any, kept. Gradient:
  * yes.
  *
- * @throws IndexError for a dim out of range or given twice; ArgumentError for no dims at all, or
- * what is no tensor
+ * @throws IndexError for a dim out of range or given twice; ArgumentError for no dims at all, or a
+ * value that is not a tensor
  * @see PyTorch `torch.flip`
  */
 export const flip: Flip<[input: Tensor]> = (input: Tensor, ...dims: readonly unknown[]): Tensor =>
   flipDims(input, (dims.length > 1 ? dims.flat() : dims[0]) as number[]);
 
 /**
- * Elements moved along dims, those that fall off come back at the other end; without `dims` (or
- * with none in the list), along the flattened tensor. Shapes: any, kept. Dtypes: any, kept.
+ * Elements shifted along dims; those moved beyond the end come back at the start. Without `dims`,
+ * or with an empty list, along the flattened tensor. Shapes: any, kept. Dtypes: any, kept.
  * Gradient: yes.
  *
- * @throws ArgumentError unless there are as many dims as shifts, or for what is no tensor;
- * IndexError for a dim out of range, or a shift that is no integer
+ * @throws ArgumentError unless there are as many dims as shifts, or for a value that is not a
+ * tensor; IndexError for a dim out of range, or a shift that is not an integer
  * @see PyTorch `torch.roll`
  */
 export const roll = defineFunction(
@@ -288,11 +288,11 @@ export const repeat = defineFunction(
     const shape = [...Array<number>(lead).fill(1), ...input.shape];
     const paired = shape.flatMap((s) => [1, s]);
     const stretched = shape.flatMap((s, i) => [repeats[i] as number, s]);
-    // Never the input's memory, whatever the repeats.
+    // The result never shares the input's memory, whatever the counts.
     const repeated = copyRowMajor(input.reshape(paired).expand(stretched)).reshape(
       shape.map((s, i) => s * (repeats[i] as number)),
     );
-    repeated.base = null; // nobody else has the copy that it is a view of
+    repeated.base = null; // no other code has the copy that it is a view of
     return repeated;
   },
 );

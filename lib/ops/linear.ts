@@ -88,7 +88,10 @@ export const baddbmm = underName(
   ),
 );
 
-/** All dims but the last as one; also without elements, where -1 would say nothing. @internal */
+/**
+ * Merges all dims but the last. Computes the size, because -1 is ambiguous without elements.
+ * @internal
+ */
 export const asRows = (t: Tensor): Tensor =>
   t.reshape([numelOf(t.shape.slice(0, -1)), last(t.shape, 1)]);
 

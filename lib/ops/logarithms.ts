@@ -27,7 +27,7 @@ import { where } from './where.js';
  * eps] first. NaN outside [0, 1]. Dtypes: floating stay, others give the default one. Gradient:
  * yes, NaN outside [0, 1]; with `eps` 0 there.
  *
- * @throws ArgumentError for no tensor
+ * @throws ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.logit`
  */
 export const logit = defineComposite(
@@ -39,16 +39,16 @@ export const logit = defineComposite(
     const x = eps === null ? given : given.clamp({ min: eps, max: 1 - eps });
     const log = x.log().sub(x.neg().log1p());
     if (eps !== null || !x.requiresGrad) return log;
-    // outside, the slopes of the logarithms are numbers
+    // outside [0, 1] the slopes of the logarithms would be finite
     return log.mul(where(x.ge(0).logicalAnd(x.le(1)), x.detach().newOnes([]), Number.NaN));
   }),
   { inPlace: true, samples: one(0.1, 0.9) },
 );
 
 /**
- * The larger operand plus softplus(beta (smaller - larger)) / beta: smooth on both sides of a tie,
- * so that its gradients of any order hold there. At equal infinities, which have no difference, the
- * gradient is that of the first.
+ * The larger operand plus softplus(beta (smaller - larger)) / beta: smooth at ties, so that its
+ * gradients of any order are right there. At equal infinities, whose difference is NaN, the first
+ * gets the gradient.
  */
 function addExponentials(input: Tensor, other: Tensor, beta: number): Tensor {
   return inFloats(input, other, (x, y) => {
@@ -65,7 +65,7 @@ function addExponentials(input: Tensor, other: Tensor, beta: number): Tensor {
  * gives NaN.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; DtypeError for two
- * bools; ArgumentError for no tensor
+ * bools; ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.logaddexp`
  */
 export const logaddexp = defineComposite(
@@ -100,8 +100,8 @@ export const logaddexp2 = defineComposite(
  * broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both, 0 where both
  * are 0 (PyTorch: NaN).
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no
- * tensor
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a
+ * value that is not a tensor
  * @see PyTorch `torch.hypot`
  */
 export const hypot = defineComposite(
@@ -112,14 +112,14 @@ export const hypot = defineComposite(
       const infinite = x.isinf().logicalOr(y.isinf());
       const longest = x.detach().abs().maximum(y.detach().abs());
       const zero = longest.eq(0);
-      // a constant: the length does not depend on it
+      // a constant, because the length does not depend on it
       const unit = where(zero.logicalOr(infinite), 1, longest);
       const squares = x.div(unit).square().add(y.div(unit).square());
       const length =
         x.requiresGrad || y.requiresGrad
           ? where(zero, 0, where(zero, 1, squares).sqrt())
           : squares.sqrt();
-      // infinite beside NaN too, as in C
+      // infinite also if the other is NaN, as in C
       return where(infinite, Number.POSITIVE_INFINITY, length.mul(unit));
     });
   },
@@ -129,11 +129,11 @@ export const hypot = defineComposite(
 /**
  * input * log(other), and 0 where input is 0 and other is not NaN; the input may be a number.
  * Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both, as
- * in PyTorch log(other) where input is 0; but 0 where both are, or `other` is infinite, not NaN or
- * infinity.
+ * in PyTorch log(other) where input is 0; but 0, not NaN or infinity, if both are 0 or `other` is
+ * infinite.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError if
- * `other` is no tensor
+ * `other` is not a tensor
  * @see PyTorch `torch.xlogy`
  */
 export const xlogy = defineComposite(
@@ -142,8 +142,8 @@ export const xlogy = defineComposite(
     const [first, second] = operands(input, other, 'xlogy');
     broadcastShapes(first.shape, second.shape, 'xlogy');
     return inFloats(first, second, (x, y) => {
-      // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right
-      // gradient.
+      // Only these logarithms are infinite or NaN; for the others 0 times the logarithm is 0 with
+      // the right gradient.
       const zero = y.le(0).logicalOr(y.eq(Number.POSITIVE_INFINITY)).logicalAnd(x.eq(0));
       return where(zero, 0, where(zero, 1, y).log().mul(x));
     });

@@ -1,4 +1,4 @@
-/** What losses have in common: checks of their operands, and how losses of elements become one. */
+/** The common part of losses: checks of operands, and the reduction of element losses. */
 import { bool, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { shown } from '../core/options.js';
@@ -6,7 +6,7 @@ import { formatShape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { requirePair } from './operand.js';
 
-/** How losses of elements become one: kept as they are, averaged, or added. */
+/** The reduction of element losses: none, mean or sum. */
 export type LossReduction = 'none' | 'mean' | 'sum';
 
 /** Options of losses of elements. */
@@ -59,7 +59,7 @@ export function checkPair(
     );
 }
 
-/** Losses of elements as they are, their sum, or their mean. @internal */
+/** Reduces element losses: returns them, their sum, or their mean. @internal */
 export function reduceElements(losses: Tensor, reduction: LossReduction): Tensor {
   return reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean();
 }

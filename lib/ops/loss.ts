@@ -24,8 +24,8 @@ import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
 /**
- * Both in the shape of the loss, so that a tensor without dims has as much say in its dtype as one
- * with dims. @internal
+ * Broadcasts both to the shape of the loss, so that a tensor without dims counts for promotion as
+ * one with dims does. @internal
  */
 export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor] {
   if (input.dtype === target.dtype) return [input, target];
@@ -38,8 +38,8 @@ export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor]
  * `'none'`. Dtypes: promoted; floating for the mean. Gradient: both.
  *
  * @throws ShapeError if the shapes do not broadcast; DtypeError for the mean of integers;
- * DeviceError for tensors on different devices; ArgumentError for an unknown reduction, or what is
- * no tensor
+ * DeviceError for tensors on different devices; ArgumentError for an unknown reduction, or a value
+ * that is not a tensor
  * @see PyTorch `torch.nn.functional.mse_loss`
  */
 export const mseLoss = underName(
@@ -89,7 +89,8 @@ export interface LogitsLossOptions extends LossOptions {
  * promoted. Gradient: logits, labels and factors.
  *
  * @throws ShapeError if the shapes do not broadcast; DtypeError for bool labels; DeviceError for
- * tensors on different devices; ArgumentError for an unknown reduction, or what is no tensor
+ * tensors on different devices; ArgumentError for an unknown reduction, or a value that is not a
+ * tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy_with_logits`
  */
 export const binaryCrossEntropyWithLogits = underName(
@@ -108,8 +109,8 @@ export const binaryCrossEntropyWithLogits = underName(
         if (t !== null) requirePair(target, t, 'binaryCrossEntropyWithLogits', name);
       requireSameShape('binaryCrossEntropyWithLogits', logits, target);
       const [input, labels] = autocastOperands('float32', [logits, target] as const);
-      // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is large,
-      // and the gradient of neither side cancels.
+      // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is
+      // large, and neither gradient cancels.
       const positive = input.ge(0);
       const logSum = softplus(where(positive, input.neg(), input));
       const losses =
@@ -140,7 +141,7 @@ defineComposite('binaryCrossEntropyWithLogits', binaryCrossEntropyWithLogits, {
  * broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: both.
  *
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices;
- * ArgumentError for a negative beta, an unknown reduction, or what is no tensor
+ * ArgumentError for a negative beta, an unknown reduction, or a value that is not a tensor
  * @see PyTorch `torch.nn.functional.smooth_l1_loss`; Girshick, arXiv:1504.08083
  */
 export const smoothL1Loss = defineComposite(
@@ -163,7 +164,7 @@ export const smoothL1Loss = defineComposite(
       const difference = x.sub(y);
       const distance = difference.abs();
       const beyond = distance.ge(beta);
-      // an infinite square would spoil the gradient beyond beta
+      // an infinite square would make the gradient beyond beta NaN
       const near = where(beyond, 0, difference)
         .square() // of the difference, whose slope at 0 is 1
         .mul(0.5 / beta);
@@ -221,7 +222,7 @@ export interface KlDivOptions {
  * is finite, where PyTorch gives NaN.
  *
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices;
- * ArgumentError for an unknown reduction, or what is no tensor
+ * ArgumentError for an unknown reduction, or a value that is not a tensor
  * @see PyTorch `torch.nn.functional.kl_div`
  */
 export const klDiv = defineComposite(
@@ -261,7 +262,10 @@ export interface BinaryCrossEntropyOptions extends LossOptions {
   weight?: Tensor | null;
 }
 
-/** The logarithm, at least -100, with a slope of at most 1e12: finite at 0, and not lost there. */
+/**
+ * The logarithm, at least -100, with a slope of at most 1e12, so that the gradient at 0 is finite
+ * and not 0.
+ */
 function boundedLog(t: Tensor): Tensor {
   const value = t.log().clamp({ min: -100 });
   if (!t.requiresGrad) return value;
@@ -276,7 +280,7 @@ function boundedLog(t: Tensor): Tensor {
  * promoted. Gradient: both. For logits, {@link binaryCrossEntropyWithLogits} is safer.
  *
  * @throws ShapeError if the shapes do not broadcast; DtypeError for bools; DeviceError for tensors
- * on different devices; ArgumentError for an unknown reduction, or what is no tensor
+ * on different devices; ArgumentError for an unknown reduction, or a value that is not a tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy`
  */
 export const binaryCrossEntropy = defineComposite(

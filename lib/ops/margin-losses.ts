@@ -16,7 +16,7 @@ import { where } from './where.js';
 /** Options of losses with a margin. */
 export interface MarginOptions extends LossOptions {
   /**
-   * By how much the one must beat the other for a loss of 0. Default: 1 for `tripletMarginLoss`,
+   * The margin between the two values from which the loss is 0. Default: 1 for `tripletMarginLoss`,
    * else 0.
    */
   margin?: number;
@@ -29,7 +29,7 @@ export interface MarginOptions extends LossOptions {
  *
  * @throws ShapeError if the shapes do not broadcast; DtypeError for the mean of integers;
  * DeviceError for tensors on different devices; ArgumentError for an unknown reduction, or inputs
- * that are no tensors
+ * that are not tensors
  * @see PyTorch `torch.nn.functional.margin_ranking_loss`
  */
 export const marginRankingLoss = defineComposite(
@@ -68,7 +68,7 @@ export const marginRankingLoss = defineComposite(
  * Dtypes: inputs floating, promoted; target any. Gradient: inputs.
  *
  * @throws ShapeError if the shapes do not fit; DtypeError for inputs of integers; DeviceError for
- * tensors on different devices; ArgumentError for an unknown reduction, or inputs that are no
+ * tensors on different devices; ArgumentError for an unknown reduction, or inputs that are not
  * tensors
  * @see PyTorch `torch.nn.functional.cosine_embedding_loss`
  */
@@ -113,7 +113,7 @@ export const cosineEmbeddingLoss = defineComposite(
  * result is `[]`, or `[...]` for `'none'`. Dtypes: floating, promoted. Gradient: all.
  *
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices;
- * ArgumentError for an unknown reduction, or an anchor or positive that is no tensor
+ * ArgumentError for an unknown reduction, or an anchor or positive that is not a tensor
  * @see PyTorch `torch.nn.functional.triplet_margin_loss`; Schroff et al., arXiv:1503.03832
  */
 export const tripletMarginLoss = defineComposite(

@@ -37,7 +37,7 @@ export function lowerMatrices(
   command.cost((m * n * k) / 8);
 }
 
-/** Batches of matrices, whose dims are walked as one. @internal */
+/** Batches of matrices, whose batch dims are merged. @internal */
 export function lowerBatch(
   command: CommandWriter,
   a: Tensor,
@@ -64,9 +64,7 @@ export function lowerBatch(
   command.cost((size * m * n * k) / 8);
 }
 
-/**
- * The stride that walks all batch dims at once; the operands were made regular before the dispatch.
- */
+/** The one stride of all batch dims; operands were made regular before the dispatch. */
 function innermost(batch: Shape, strides: readonly number[]): number {
   for (let i = batch.length - 1; i >= 0; i--) if (batch[i] !== 1) return strides[i] as number;
   return 0;

@@ -42,7 +42,10 @@ function describeBoth(a: Tensor, b: Tensor): string {
   return describeOperand('input', a) + describeOperand('other', b);
 }
 
-/** Below mixed precision, which may make them equal. @throws DtypeError naming the operands */
+/**
+ * Checks the dtypes below mixed precision, which may make them equal. @throws DtypeError naming the
+ * operands
+ */
 function checkDtypes(op: string, a: Tensor, b: Tensor, c: Tensor): void {
   if (a.dtype === b.dtype && (c.storage === null || c.dtype === a.dtype)) return;
   const addend = c.storage === null ? '' : describeOperand('addend', c);
@@ -73,8 +76,8 @@ function checkProduct(op: string, a: Tensor, b: Tensor): void {
 }
 
 /**
- * Checks operands under the name of the function that was called; those that fit cost a few
- * comparisons. @throws ShapeError, DtypeError, DeviceError
+ * Checks operands and names the called function in errors; valid operands cost a few comparisons.
+ * @throws ShapeError, DtypeError, DeviceError
  */
 export function requireProduct(op: string, a: Tensor, b: Tensor, c: Tensor | null = null): void {
   checkProduct(op, a, b);
@@ -162,7 +165,7 @@ const matmulOp: Op<Product> = defineOp({
   },
 });
 
-/** Whether batch dims can be walked with one stride. */
+/** Whether the batch dims have one common stride. */
 function batchIsRegular(t: Tensor, batch: Shape): boolean {
   const strides = broadcastStrides(t.shape, t.strides, [
     ...batch,
@@ -199,7 +202,7 @@ export function product(
 }
 /**
  * The product, stored by columns if the operand with these strides was, as a transposed weight is:
- * its gradient then lies as the weight does.
+ * its gradient then has the layout of the weight.
  */
 function productLike(strides: Shape, a: Tensor, b: Tensor): Tensor {
   const byColumns = strides[strides.length - 2] === 1 && strides[strides.length - 1] !== 1;
@@ -213,12 +216,12 @@ const NO_BATCH: Shape = Object.freeze([]);
  * Matrix product with PyTorch's rules for vectors and batches. Gradient: both.
  *
  * Shapes: `[..., m, k]` by `[..., k, n]` to `[..., m, n]`, leading dims broadcast; a vector counts
- * as one row on the left or one column on the right, and that dim falls away again. Dtypes: equal,
+ * as one row on the left or one column on the right, and the result drops that dim. Dtypes: equal,
  * kept; low precision accumulates in float32, integers wrap around.
  *
  * @throws ShapeError for tensors without dims, inner sizes that differ, or leading dims that do not
  * broadcast; DtypeError for dtypes that differ; DeviceError for tensors on different devices;
- * ArgumentError for what is no tensor
+ * ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.matmul`
  * @example tensor([[1, 2]]).matmul(tensor([[3], [4]])) // [[11]]
  */
@@ -235,7 +238,7 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
   if (da === 1 && db === 1) return productOfVectors('matmul', input, other);
   if (da === 1) return product(input.unsqueeze(0), other).squeeze(-2);
   if (db === 1) return product(input, other.unsqueeze(1)).squeeze(-1);
-  // Leading dims of the left operand become rows: one large product instead of many.
+  // Merges leading dims of the left operand into rows: one large product instead of many.
   if (da > 2 && db === 2)
     return product(asRows(input), other).reshape([
       ...input.shape.slice(0, -1),
@@ -318,7 +321,7 @@ export function mv(input: Tensor, vec: Tensor): Tensor {
   return product(input, column).squeeze(1);
 }
 
-/** One output, which takes no dim. @internal */
+/** `linear` with a weight `[k]`: the output has no feature dim. @internal */
 export function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
   if (bias !== null) broadcastShapes(input.shape.slice(0, -1), bias.shape, 'linear');
   requireProduct('linear', asRows(input), weight.unsqueeze(1));
@@ -353,7 +356,7 @@ function productOfVectors(op: string, a: Tensor, b: Tensor): Tensor {
  * promoted. Gradient: both.
  *
  * @throws ShapeError for other numbers of dims; DeviceError for tensors on different devices;
- * ArgumentError for what is no tensor
+ * ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.outer`
  */
 export function outer(input: Tensor, vec2: Tensor): Tensor {

@@ -1,6 +1,4 @@
-/**
- * Which elements are not 0: nonzero.
- */
+/** The indices of the elements that are not 0: nonzero. */
 
 import { calledAs } from '../core/call-context.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
@@ -15,18 +13,20 @@ import type { IndexRows, IndexVectors } from './index-tensors.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 
-/** Elements that share an entry in `starts`: a multiple of 64, the flags in a word. */
+/**
+ * The number of elements per entry of `starts`: a multiple of 64, the number of flags in a word.
+ */
 const tileParams = {
   tile: param.kernel(),
 };
 type Tiles = ParamsOf<typeof tileParams>;
 
 const SMALLEST_TILE = 4096;
-/** As many as a block of a GPU adds up at once. */
+/** The number of counts that one block of a GPU adds up. */
 const MOST_TILES = 16_384;
 
 /**
- * What the rows of the result are made of, so that they are made when their number is known, and
+ * Computes flags and counts, from which the rows are computed once their number is known, so that
  * the input is read once.
  */
 const nonzeroOp: Op<Tiles> = defineOp({
@@ -54,7 +54,7 @@ const nonzeroOp: Op<Tiles> = defineOp({
 
 const nonzeroRowsParams = {
   ...tileParams,
-  /** Of the tensor that was looked at. */
+  /** The shape of the input. */
   shape: param.value<Shape>(),
   count: param.value<number>(),
 };

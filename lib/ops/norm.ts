@@ -22,13 +22,13 @@ import {
 import { varMean } from './variance.js';
 
 export const normParams = {
-  /** Elements of the normalised dims. */
+  /** The number of elements in the normalised dims. */
   width: param.value<number>(),
   eps: param.kernel(),
 };
 export type NormParams = ParamsOf<typeof normParams>;
 
-/** An optional operand that is not there: an immediate. */
+/** An absent optional operand, as an immediate. */
 export function optional(t: Tensor | null, like: Tensor): Tensor {
   return t ?? wrapNumber(0, like.dtype, like.device);
 }
@@ -36,7 +36,7 @@ export function optional(t: Tensor | null, like: Tensor): Tensor {
 export const isAbsent = (t: Tensor): boolean => t.storage === null;
 const statisticsDtype = (dtype: DType): DType => (dtype === float64 ? float64 : float32);
 
-/** The dims that are not normalised, so that they can be cut as the input is. */
+/** The shape without the normalised dims, so that statistics can be sharded like the input. */
 function statisticsShape(input: Tensor, { width }: NormParams): Shape {
   return width === 0 ? [0] : input.shape.slice(0, outerDims(input.shape, width));
 }
@@ -61,12 +61,12 @@ export function flatten(t: Tensor, width: number): { sizes: number[]; strides: n
   return { sizes: [width === 0 ? 0 : t.numel() / width, width], strides: [width, 1] };
 }
 
-/** Its rows as a matrix; -1 for their number would be any number where rows have no elements. */
+/** Reshapes to rows. Computes their number, because -1 is ambiguous without elements. */
 export function rowsOf(t: Tensor, width: number): Tensor {
   return reshapeIfNeeded(t, flatten(t, width).sizes);
 }
 
-/** The kernel finds what it needs in the saved statistics; the decomposition needs eps. */
+/** The decomposition needs eps; the kernel reads the saved statistics instead. */
 const backwardParams = {
   width: param.value<number>(),
   eps: param.value<number>(),
@@ -74,7 +74,7 @@ const backwardParams = {
 };
 export type BackwardParams = ParamsOf<typeof backwardParams>;
 
-/** A weight or bias as a row, whatever the shape of the normalised dims. */
+/** A weight or bias as a vector, whatever the shape of the normalised dims. */
 const asRow = (t: Tensor): Tensor => reshapeIfNeeded(t, [-1]);
 const timesWeight = (rows: Tensor, weight: Tensor): Tensor =>
   isAbsent(weight) ? rows : rows.mul(asRow(weight));
@@ -351,15 +351,13 @@ export const layerNorm = defineFunction(
   },
 );
 
-/**
- * Smallest step above 1 of the types that the kernel computes in: the default eps, as in PyTorch.
- */
+/** The machine epsilon of the type that the kernel computes in: the default eps, as in PyTorch. */
 export const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
 
 /**
  * RMS normalisation over the last dims: x / sqrt(mean of x^2 + eps), times weight where given.
- * Without `eps` it is the machine epsilon of float32, or of float64 for such an input. Shapes and
- * dtypes as {@link layerNorm}. Gradient: input, weight.
+ * `eps` is the machine epsilon of float32 by default, or that of float64 for such an input. Shapes
+ * and dtypes as {@link layerNorm}. Gradient: input, weight.
  *
  * @throws ShapeError, DtypeError, ArgumentError as {@link layerNorm}
  * @see PyTorch `torch.nn.functional.rms_norm`; Zhang and Sennrich, arXiv:1910.07467

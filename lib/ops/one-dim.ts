@@ -1,6 +1,6 @@
 /**
- * What ops along one dim share: their parameter, their lowering, and how they treat 0-d tensors,
- * which count as vectors of one element.
+ * The common part of ops along one dim: their parameter, their lowering, and 0-d tensors, which
+ * count as vectors of one element.
  */
 
 import type { CommandWriter } from '../core/command.js';
@@ -49,8 +49,8 @@ export function oneDim(t: Tensor): Tensor {
 }
 
 /**
- * The result of `change` on a tensor of at most one dim as a vector, in the tensor's own shape;
- * where that is written into, so is the vector. @internal
+ * Applies `change` to a tensor of at most one dim as a vector, and returns the result in the
+ * tensor's own shape. An in-place change writes into the tensor. @internal
  */
 export function asVector(
   input: Tensor,

@@ -21,12 +21,12 @@ export interface DtypeOption {
   dtype?: DTypeLike;
 }
 
-/** What the second operand of a binary op may be. */
+/** The second operand of a binary op: a tensor or a number. */
 export type TensorLike = Tensor | number | bigint | boolean;
 
 /**
- * Of functions without options, whose further arguments would be dropped without a word. @throws
- * ArgumentError for what is given all the same
+ * Checks calls of functions without options, which would ignore further arguments. @throws
+ * ArgumentError for any further argument
  */
 export function refuseMore(more: unknown, op: string): void {
   if (more !== undefined)
@@ -37,7 +37,7 @@ export function refuseMore(more: unknown, op: string): void {
 }
 
 /**
- * A tensor as it is; a plain number as an immediate on the device of the other operand. @throws
+ * Returns a tensor unchanged, and wraps a plain number on the device of the other operand. @throws
  * ArgumentError
  */
 export function operand(value: TensorLike, device: Device, op: string): Tensor {
@@ -48,7 +48,9 @@ export function operand(value: TensorLike, device: Device, op: string): Tensor {
   throw new ArgumentError(`${op}: expected a tensor or a number, got ${describe(value)}`, { op });
 }
 
-/** Plain operands travel as doubles. @throws ArgumentError for a bigint that none is equal to */
+/**
+ * Converts a plain operand to a double. @throws ArgumentError for a bigint that no double equals
+ */
 function exactNumber(value: bigint, op: string): number {
   const number = Number(value);
   if (BigInt(number) === value && Math.abs(number) < 2 ** 63) return number;
@@ -126,9 +128,9 @@ export function operands(a: TensorLike, b: TensorLike, op: string): [Tensor, Ten
 }
 
 /**
- * A composition of two operands, one of which may be a number, with the dtypes and the precision of
- * one kernel: both come in their common floating dtype (16-bit ones in float32), the result is
- * rounded once. Op by op, each step would promote anew.
+ * A composite function of two operands, one of which may be a number, with the dtypes and precision
+ * of one kernel: `compute` gets both in their common floating dtype (float32 for 16-bit ones), and
+ * the result is rounded once. Otherwise each op inside would promote on its own.
  */
 export function inFloats(
   input: Tensor,
@@ -144,7 +146,7 @@ export function inFloats(
 }
 
 /**
- * The dtype that an option means; undefined where none was given. @throws DtypeError for what is
+ * The dtype of an option; undefined if it was not given. @throws DtypeError for a value that is
  * neither a dtype nor the name of one
  */
 export function requireDtype(dtype: DTypeLike | undefined, op: string): DType | undefined {
@@ -152,8 +154,8 @@ export function requireDtype(dtype: DTypeLike | undefined, op: string): DType | 
 }
 
 /**
- * Whether options stand where a dim may stand: what is a keyword argument in PyTorch needs no dim
- * before it.
+ * Whether the argument in the position of a dim is an options object, since PyTorch's keyword
+ * arguments need no dim before them.
  */
 export function areOptions<T>(value: T): value is Exclude<Extract<T, object>, readonly unknown[]> {
   return (
@@ -172,7 +174,7 @@ export function alongside(input: Tensor, made: Tensor): Tensor {
   return input.sharding === null ? made : input.sharding.replicated(made);
 }
 
-/** A short name of what was given, for messages. */
+/** A short description of a given value, for messages. */
 export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value);
   if (Array.isArray(value)) return `an array of ${value.length}`;

@@ -15,7 +15,7 @@ import { stack } from './join.js';
 import { sampleTensor } from './samples.js';
 import { decomposedForeachRule, foreachRule } from './sharding/concat-and-foreach.js';
 
-/** Tensors of one command; more are split over several. */
+/** The most tensors in one command; longer lists are split over several. */
 const MAX_TENSORS = 256;
 
 const countParams = { count: param.kernel() };
@@ -58,7 +58,7 @@ const sgdParams = {
   weightDecay: param.kernel(),
   nesterov: param.kernel(),
   maximize: param.kernel(),
-  /** 1 when the momentum buffers hold nothing yet. */
+  /** 1 if the momentum buffers are not initialized yet. */
   firstStep: param.kernel(),
 };
 export type SgdStep = ParamsOf<typeof sgdParams>;
@@ -80,14 +80,14 @@ const adamParams = {
   beta2: param.kernel(),
   eps: param.kernel(),
   weightDecay: param.kernel(),
-  /** 1 for AdamW: the decay does not pass through the moments. */
+  /** 1 for AdamW, whose decay does not pass through the moments. */
   decoupled: param.kernel(),
   amsgrad: param.kernel(),
   maximize: param.kernel(),
   /** 1 - beta^step. */
   biasCorrection1: param.kernel(),
   biasCorrection2: param.kernel(),
-  /** Gradients are multiplied by this first. */
+  /** A factor of the gradients. */
   gradScale: param.kernel(),
 };
 export type AdamStep = ParamsOf<typeof adamParams>;

@@ -12,23 +12,24 @@ import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 /**
- * What stands in the new places: a value, the mirrored elements (without the edge), the edge, or
+ * The values of new elements: a constant, the mirrored elements (without the edge), the edge, or
  * the other end.
  */
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
 
 /**
- * The tensor with elements added (or, for negative counts, taken away) at both ends of its last
- * dims: `pad` lists two counts for the last dim, then two for the one before, and so on. A copy,
- * also of nothing added. Options: `mode` (constant), `value` (0) for constant.
+ * The tensor with elements added (or, for negative counts, removed) at both ends of its last dims:
+ * `pad` lists two counts for the last dim, then two for the one before, and so on. A copy, also if
+ * nothing is added. Options: `mode` (constant), `value` (0) for constant.
  *
  * Shapes: `[..., n]` with `[before, after]` gives `[..., before + n + after]`. Dtypes: all, kept.
  * Gradient: yes.
  *
- * @throws ArgumentError for an odd list, more pairs than dims, a count that is no integer, or one
- * that the mode cannot fill: reflect at most n - 1, circular at most as many as are left; for a
- * value that an integer dtype cannot hold; for no tensor
- * @throws ShapeError if more is taken away than there is, or all of it by reflect and replicate
+ * @throws ArgumentError for an odd list, more pairs than dims, a count that is not an integer, or
+ * one that the mode cannot fill: reflect adds at most n - 1, circular at most as many as are left;
+ * for a value that an integer dtype cannot hold; for a value that is not a tensor
+ * @throws ShapeError if more elements are removed than there are, or all of them by reflect and
+ * replicate
  * @see PyTorch `torch.nn.functional.pad`
  */
 export const pad = defineComposite(
@@ -68,7 +69,7 @@ export const pad = defineComposite(
   },
 );
 
-/** Without what negative counts take away. */
+/** Removes the elements of negative counts. */
 function withoutTaken(input: Tensor, dim: number, before: number, after: number): Tensor {
   const size = input.size(dim);
   const [start, end] = [Math.max(0, -before), Math.max(0, -after)];
@@ -102,8 +103,8 @@ function padConstant(
 }
 
 /**
- * What is left goes round: elements that were taken away do not come back, as they do with reflect
- * and replicate.
+ * Circular padding repeats the remaining elements; removed ones do not come back, as they do with
+ * reflect and replicate.
  */
 function padCircular(input: Tensor, dim: number, before: number, after: number): Tensor {
   return padFrom(
@@ -115,7 +116,7 @@ function padCircular(input: Tensor, dim: number, before: number, after: number):
   );
 }
 
-/** Pads with the tensor's own elements: an index for every place. */
+/** Pads with the tensor's own elements, by an index for each new element. */
 function padFrom(
   input: Tensor,
   dim: number,

@@ -1,6 +1,6 @@
 /**
  * Cross entropy over sharded classes. For each row, the ranks exchange only the largest logit and
- * the sums that make up the loss.
+ * the sums of the loss.
  */
 
 import { ShardingError } from '../core/errors.js';
@@ -15,10 +15,10 @@ export interface LossOperands {
 }
 
 /**
- * While `lossParallel` is on, plain ones beside distributed logits count as replicated; what would
- * have to gather the logits is refused.
+ * Prepares the operands while `lossParallel` is on: plain ones beside distributed logits count as
+ * replicated.
  *
- * @throws ShardingError
+ * @throws ShardingError if the loss would have to gather the logits
  * @internal
  */
 export function parallelOperands(

@@ -1,6 +1,6 @@
 /**
- * Activations that are linear in pieces, written in other ops: hardtanh, relu6, hardsigmoid,
- * hardswish, hardshrink, softshrink, threshold, prelu.
+ * Piecewise linear activations, written in other ops: hardtanh, relu6, hardsigmoid, hardswish,
+ * hardshrink, softshrink, threshold, prelu.
  */
 
 import { ArgumentError, ShapeError } from '../core/errors.js';
@@ -145,14 +145,14 @@ export const threshold = defineComposite(
       requireTensor(input, 'threshold');
       for (const [name, bound] of Object.entries({ threshold, value }))
         checkLimit('threshold', name, bound);
-      return where(input.le(threshold), value, input); // NaN stays
+      return where(input.le(threshold), value, input); // NaN is kept
     },
   ),
   { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] },
 );
 
 /**
- * x above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight `[C]`, or
+ * x where above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight `[C]`, or
  * `[1]` or `[]` for all channels; the result has the input's. Dtypes: promoted; floating for a
  * gradient. Gradient: both.
  *
@@ -179,7 +179,7 @@ export const prelu = defineComposite(
         ? weight.reshape([])
         : weight.reshape(input.shape.map((_, i) => (i === channelDim ? n : 1)));
     const positive = input.gt(0);
-    // an infinite element above 0 is no part of the weight's gradient
+    // keeps infinite elements above 0 out of the weight's gradient
     return where(positive, input, where(positive, 0, input).mul(spread));
   }),
   {
@@ -225,7 +225,7 @@ declare module '../core/tensor.js' {
     softshrink: MethodOf<typeof softshrink>;
     /** x above `threshold`, `value` elsewhere. The same as {@link threshold}. */
     threshold: MethodOf<typeof threshold>;
-    /** x above 0, weight x elsewhere. The same as {@link prelu}. */
+    /** x where above 0, weight x elsewhere. The same as {@link prelu}. */
     prelu: MethodOf<typeof prelu>;
   }
 }

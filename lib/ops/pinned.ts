@@ -21,10 +21,9 @@ addMethod('isPinned', function () {
 });
 
 /**
- * Puts a new tensor in pinned memory if the options say so, and has its gradient recorded if they
- * say that.
+ * Applies `pinMemory` and `requiresGrad` to a new tensor.
  *
- * @throws DeviceError where there is no pinned memory; AutogradError for a gradient of integers
+ * @throws DeviceError if there is no pinned memory; AutogradError for a gradient of integers
  */
 export function finish(
   t: Tensor,
@@ -38,8 +37,8 @@ export function finish(
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * The tensor in pinned (page-locked) host memory, from and to which a GPU copies by itself;
-     * itself if it is there already. Shape and dtype stay. Gradient: yes.
+     * The tensor in pinned (page-locked) host memory, for asynchronous copies from and to a GPU;
+     * itself if it is pinned already. Shape and dtype stay. Gradient: yes.
      *
      * @throws DeviceError for a tensor on a GPU, and where CUDA cannot be used, with the reason.
      * @throws OutOfMemoryError; FreedError if it was freed

@@ -28,7 +28,7 @@ type Alpha = ParamsOf<typeof alphaParams>;
 
 const ALPHA_ONE: Alpha = Object.freeze({ alpha: 1 });
 
-/** Both inputs are read by the gradient of the other one. */
+/** The gradient of each input reads the other one. */
 const savesOther = {
   inputs: (needs: (i: number) => boolean) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : [0]),
 };
@@ -127,7 +127,7 @@ function logicalAndOf(a: Tensor, b: Tensor): Tensor {
   return b.mul(a);
 }
 
-/** Where two elements tie, each gets half, as in PyTorch. */
+/** If two elements tie, each gets half, as in PyTorch. */
 function extremum(name: 'maximum' | 'minimum', expression: string, doc: string): Op<object> {
   return definePointwise(name, 2, {
     doc,
@@ -160,7 +160,7 @@ const atan2Op: Op<object> = definePointwise('atan2', 2, {
   expression: 'm::atan2(x, y)',
   saves: savesBoth,
   vjp: (ctx, g) => {
-    // squares of integers would leave their range
+    // squares of integers would overflow
     const [y, x] = [reduced(ctx.input(0)).to(g.dtype), reduced(ctx.input(1)).to(g.dtype)];
     const perNorm = g.div(add(mul(x, x), mul(y, y)));
     return [ctx.needs(0) ? perNorm.mul(x) : null, ctx.needs(1) ? perNorm.mul(y).neg() : null];
@@ -173,11 +173,12 @@ function scaled(g: Tensor, factor: number): Tensor {
 }
 
 /**
- * input + alpha * other; of bools, whether one is true. Shapes: both broadcast. Dtypes: promoted.
+ * input + alpha * other; for bools, whether one is true. Shapes: both broadcast. Dtypes: promoted.
  * Gradient: both.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no
- * tensor, another option than alpha (1 by default), or a fractional alpha where both are integers
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a
+ * value that is not a tensor, another option than alpha (1 by default), or a fractional alpha where
+ * both are integers
  * @see PyTorch `torch.add`
  */
 export function add(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
@@ -190,8 +191,8 @@ export function add(input: TensorLike, other: TensorLike, options?: { alpha?: nu
 }
 
 /**
- * input - alpha * other. Shapes: both broadcast. Dtypes: promoted; two bools have no difference
- * (PyTorch refuses one, too). Gradient: both.
+ * input - alpha * other. Shapes: both broadcast. Dtypes: promoted; bools are not subtracted, as in
+ * PyTorch. Gradient: both.
  *
  * @throws DtypeError for two bools; ShapeError, DeviceError and ArgumentError as {@link add}
  * @see PyTorch `torch.sub`
@@ -229,11 +230,11 @@ function alphaOf(
 }
 
 /**
- * input * other; of bools, whether both are true. Shapes: both broadcast. Dtypes: promoted.
+ * input * other; for bools, whether both are true. Shapes: both broadcast. Dtypes: promoted.
  * Gradient: both.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no
- * tensor
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a
+ * value that is not a tensor
  * @see PyTorch `torch.mul`
  */
 export function mul(input: TensorLike, other: TensorLike): Tensor {
@@ -259,8 +260,8 @@ export function binary(
   };
 }
 /**
- * input to the power of other. Dtypes: promoted; an integer tensor of negative exponents gives 0
- * but for bases 1 and -1. Gradient: both.
+ * input to the power of other. Dtypes: promoted; negative exponents in an integer tensor give 0,
+ * except for bases 1 and -1. Gradient: both.
  *
  * @throws DtypeError for integers to a negative plain integer; ShapeError, DeviceError,
  * ArgumentError as {@link mul}

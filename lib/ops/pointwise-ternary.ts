@@ -103,8 +103,8 @@ interface ValueOption {
 }
 
 /**
- * The op's function, and its twin in place. Errors: ArgumentError for what is no tensor, and a
- * fraction that a product of integers would cut off.
+ * Defines the op's function and its in-place twin. Errors: ArgumentError for a value that is not a
+ * tensor, and for a fractional `value` of integers.
  */
 function combination(op: Op<Value>, inPlace: boolean) {
   const name = inPlace ? `${op.name}_` : op.name;

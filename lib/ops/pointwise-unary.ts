@@ -227,8 +227,8 @@ export interface RoundOptions {
  * The nearest integer, or with `decimals` (0) the nearest number of so many digits; halves to even.
  * Shape and dtype stay. Gradient: 0.
  *
- * @throws ArgumentError for decimals that are no integer, or not 0 where the dtype is not floating;
- * for what is no tensor
+ * @throws ArgumentError unless `decimals` is an integer, and 0 for integer dtypes; for a value that
+ * is not a tensor
  * @see PyTorch `torch.round`
  */
 export const round = defineFunction(

@@ -25,8 +25,8 @@ const prodOp = defineReduction(
 );
 
 /**
- * d prod / dx_i is the product of the others: of those before it and those after it, since a
- * division would fail at zeros.
+ * d prod / dx_i is the product of the elements before it and of those after it, since a division
+ * would fail at zeros.
  */
 function prodGradient(g: Tensor, input: Tensor, params: Reduction): Tensor {
   const { dims } = params;
@@ -52,8 +52,8 @@ function productOfOthers(rows: Tensor): Tensor {
 }
 
 /**
- * Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and
- * bools give int64. Gradient: yes. @see PyTorch `torch.prod`
+ * Product over one dim, or of all elements (then without `keepdim`); 1 if there are none. Integers
+ * and bools give int64. Gradient: yes. @see PyTorch `torch.prod`
  */
 export const prod = defineFunction(
   'prod(input, /, dim, keepdim, *, dtype)',

@@ -19,7 +19,7 @@ import { sampleTensor } from './samples.js';
 /** @internal */
 export const a34 = () => sampleTensor([3, 4]);
 
-/** beta * input + alpha * product. An input that does not count is not read: it may hold NaN. */
+/** beta * input + alpha * product. With beta 0 the input is not read: it may hold NaN. */
 function addedTo(input: Tensor, product: Tensor, beta: number, alpha: number): Tensor {
   const scaled = alpha === 1 ? product : product.mul(alpha);
   return beta === 0 ? scaled : scaled.add(input, { alpha: beta });
@@ -139,10 +139,7 @@ defineComposite('linear', linear, {
   samples: () => [[a34(), sampleTensor([2, 4], { seed: 2 }), sampleTensor([2], { seed: 3 })]],
 });
 
-/**
- * Where a dim of size 1 stretches to one of this tensor in a sum of products, this one is summed
- * first.
- */
+/** Sums a dim of this tensor first if the other tensor has size 1 there and would be stretched. */
 function stretchedSum(
   t: Tensor,
   dims: readonly number[],

@@ -40,7 +40,7 @@ export const kthvalue = defineComposite(
         );
       if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
       const { values, indices } = sort(input, at);
-      // Copies: views would keep all of the sorted tensor.
+      // Copies, because views would keep the whole sorted tensor alive.
       const chosen = (t: Tensor): Tensor =>
         copyRowMajor(keepdim ? t.narrow(at, k - 1, 1) : t.select(at, k - 1));
       return new ValuesAndIndices(chosen(values), chosen(indices));
@@ -54,18 +54,19 @@ export const kthvalue = defineComposite(
   },
 );
 
-/** A value of the tensor whose gradient goes to all elements that equal it, in equal parts. */
+/** A value of the tensor; all elements that equal it share its gradient in equal parts. */
 function sharedByTies(input: Tensor, value: Tensor): Tensor {
   const hits = input.detach().eq(value).logicalOr(input.detach().isnan().logicalAnd(value.isnan()));
-  return where(hits, input, Number.NEGATIVE_INFINITY).amax(); // whose gradient its ties share
+  return where(hits, input, Number.NEGATIVE_INFINITY).amax(); // ties share its gradient
 }
 
 /**
- * The middle element (of two, the lower one) of all, NaN of none, or with `dim` along it with its
- * index. NaN wins. Shapes: `[]`, or as {@link kthvalue}. Dtypes: all, kept; index int64. Gradient:
- * values.
+ * The middle element (of two, the lower one) of all elements, NaN if there are none, or with `dim`
+ * along it with its index. NaN wins. Shapes: `[]`, or as {@link kthvalue}. Dtypes: all, kept; index
+ * int64. Gradient: values.
  *
- * @throws IndexError along a dim over nothing, and over nothing of integers; for a dim out of range
+ * @throws IndexError along a dim of size 0, and for an empty tensor of integers; for a dim out of
+ * range
  * @see PyTorch `torch.median`
  */
 export const median = defineComposite(
@@ -93,7 +94,7 @@ type MedianAlong = FunctionOf<
   (input: Tensor, dim: number, keepdim?: boolean) => ValuesAndIndices
 >;
 
-/** @throws IndexError unless NaN can stand for the value that is not there */
+/** @throws IndexError unless the missing value can be NaN */
 function ofNothing(input: Tensor): Tensor {
   if (input.dtype.isFloatingPoint) return input.sum().add(Number.NaN);
   throw new IndexError(
@@ -120,14 +121,14 @@ function middle(input: Tensor, dim: number, keepdim: boolean): ValuesAndIndices 
 }
 
 /**
- * How a quantile between two elements is found: on the line between them, one of them, the middle,
- * or the nearer one (at halves of even rank).
+ * The rule for a quantile between two elements: linear, one of them, the midpoint, or the nearer
+ * one (at halves, that of even rank).
  */
 export type Interpolation = 'linear' | 'lower' | 'higher' | 'midpoint' | 'nearest';
 
 /** Options of {@link quantile}. */
 export interface QuantileOptions {
-  /** Between two elements; linear by default. */
+  /** The rule between two elements; linear by default. */
   interpolation?: Interpolation;
 }
 
@@ -139,8 +140,8 @@ export interface QuantileOptions {
  * size k. Dtypes: floating, kept. Gradient: input, and a tensor of quantiles where it is linear.
  *
  * @throws DtypeError unless floating; ArgumentError for a number outside [0, 1] (in a tensor,
- * IndexError); ShapeError for quantiles of more than one dim; IndexError over nothing, or for a dim
- * out of range
+ * IndexError); ShapeError for quantiles of more than one dim; IndexError over no elements, or for a
+ * dim out of range
  * @see PyTorch `torch.quantile`
  */
 export const quantile = defineComposite(
@@ -203,7 +204,7 @@ export const quantile = defineComposite(
   },
 );
 
-/** Elements of the first dim at fractional ranks. */
+/** The elements of the first dim at fractional ranks. */
 function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): Tensor {
   const [low, high] = [ranks.floor(), ranks.ceil()];
   const pick = (rank: Tensor): Tensor => sorted.indexSelect(0, rank.long());

@@ -75,13 +75,13 @@ interface Normal {
 }
 
 /**
- * Normal numbers of a given mean and standard deviation; either may be a tensor that gives one for
+ * Normal numbers of a given mean and standard deviation; either may be a tensor with one value for
  * each element. Shapes: `size` (`[]`) for numbers, else the one that both broadcast to. Dtypes: the
  * default floating one or `dtype`; of tensors, that of the mean or else of `std`. Gradient: none
  * for numbers, both for tensors.
  *
  * @throws ArgumentError for bad sizes and a number below 0 (or NaN) as `std`; ShapeError,
- * DeviceError for tensors that do not meet
+ * DeviceError for tensors that do not broadcast or are on two devices
  * @see PyTorch `torch.normal`
  */
 export const normal = defineFunction(
@@ -146,8 +146,8 @@ const integers = defineFunction(
  * Integers in [low, high), or in [0, high) without `low`. Shapes: `size`. Dtypes: int64, or
  * `dtype`, also a floating one. Gradient: none.
  *
- * @throws ArgumentError for bad sizes, bounds that are no integers or not low < high, and an
- * integer dtype that does not hold them; DeviceError
+ * @throws ArgumentError for bad sizes, bounds that are not integers with low < high, and an integer
+ * dtype that does not hold them; DeviceError
  * @see PyTorch `torch.randint`
  */
 export const randint: Randint = (
@@ -195,7 +195,7 @@ export function requireRange(dtype: DType, low: number, high: number, op: string
  * The integers 0 to n - 1 in random order. Shapes: `[n]`. Dtypes: int64, or `dtype`. Gradient:
  * none.
  *
- * @throws ArgumentError if `n` is no non-negative integer; DeviceError for a device that is not
+ * @throws ArgumentError if `n` is not a non-negative integer; DeviceError for a device that is not
  * there; AutogradError for requiresGrad of integers
  * @see PyTorch `torch.randperm`
  */

@@ -12,7 +12,7 @@ import { addMethod } from './method.js';
 import { bernoulliOp, draw, integerOp, normalOp, type RandomOptions, uniformOp } from './random.js';
 import { randLike, requireRange, requireSpread } from './random-factories.js';
 
-/** What a fill takes besides numbers. */
+/** The options of a fill. */
 export type GeneratorOption = Pick<RandomOptions, 'generator'>;
 
 /** @internal */
@@ -61,7 +61,7 @@ export const random_ = defineFunction(
     to: number | null | undefined = undefined,
     options: GeneratorOption = {},
   ): Tensor => {
-    // one number is the bound
+    // a single number is the upper bound
     const [low, high = null] = to === undefined && from !== 0 ? [0, from] : [from, to];
     const most = input.dtype.isFloatingPoint
       ? 2 / finfo(input.dtype).eps
@@ -103,8 +103,8 @@ declare module '../core/tensor.js' {
      */
     bernoulli_: MethodOf<typeof bernoulli_, this>;
     /**
-     * Fills with integers in [from, to), one number is `to`; without it, up to all that the dtype
-     * holds exactly (at most 2^53).
+     * Fills with integers in [from, to), a single number is `to`; without numbers, up to all that
+     * the dtype holds exactly (at most 2^53).
      *
      * @throws ArgumentError unless from < to, and an integer dtype holds them; InPlaceError as
      * {@link Tensor.add_}

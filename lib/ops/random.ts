@@ -1,5 +1,5 @@
 /**
- * The ops behind random tensors, and how a draw is numbered. Numbers depend only on the seed, the
+ * The ops behind random tensors, and the numbering of draws. Numbers depend only on the seed, the
  * draw and the global index of the element, so they are the same on every device and mesh.
  */
 
@@ -26,10 +26,10 @@ const drawParams = {
   seedLow: param.random(),
   seedHigh: param.random(),
   offset: param.random(),
-  /** Of a shard of a larger tensor: which of its elements they are. */
+  /** The global indices of the elements, for a shard of a larger tensor. */
   index: param.optional<ElementIndex>(),
 };
-/** The parameters of the distribution, under the kernel's names for them. */
+/** The parameters of the distribution, under the kernel's names. */
 const drawOf = (first: string, second: string | null) => ({
   ...drawParams,
   first: param.kernel(first),
@@ -96,7 +96,7 @@ export { bernoulliOp, integerOp, normalOp, uniformOp };
 
 /** Options of random factories. */
 export interface RandomOptions extends TensorOptions {
-  /** Where numbers come from; the default generator if not given. */
+  /** The source of the numbers; the default generator if not given. */
   generator?: Generator;
 }
 

@@ -19,7 +19,7 @@ import { arangeRule, linspaceRule } from './sharding/factories-and-random.js';
 const rangeParams = (step: string) => ({
   size: param.value<number>(),
   start: param.kernel(),
-  /** The distance of values; of linspace, their end. */
+  /** The step of arange, or the end of linspace. */
   step: param.kernel(step),
   dtype: param.value<DType>(),
   device: param.value<Device>(),
@@ -72,10 +72,10 @@ interface Arange {
 /**
  * `start`, `start + step`, ... below `end` (above it for a negative step); with one argument, 0 to
  * `end`. Shapes: `[ceil((end - start) / step)]`. Dtypes: int64 if all arguments are integers, else
- * the default floating type, unless given; for integers start and step are cut off to integers, for
- * int64 end, too. Gradient: none, it is a leaf.
+ * the default floating type, unless given; for integer dtypes start and step are truncated to
+ * integers, for int64 the end, too. Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for a step of 0 (also if cut off) or one that leads away from `end`; else
+ * @throws ArgumentError for a step of 0 (also if truncated) or one that leads away from `end`; else
  * for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.arange`
  */
@@ -94,8 +94,7 @@ export const arange = defineFunction(
     const dtype =
       requireDtype(options.dtype, 'arange') ??
       ([start, end, step].every(Number.isInteger) ? int64 : getDefaultDtype());
-    // Integers step from what is left of the start by what is left of the step, and int64 counts by
-    // these, too: as PyTorch does.
+    // Integer dtypes use the truncated start and step; int64 also counts by these, as in PyTorch.
     const [first, last, by] = dtype.isFloatingPoint
       ? [start, end, step]
       : [Math.trunc(start), Math.trunc(end), Math.trunc(step)];
@@ -128,10 +127,10 @@ export const arange = defineFunction(
 
 /**
  * `steps` evenly spaced values from `start` to `end`, both included; one step gives `start`.
- * Shapes: `[steps]`. Dtypes: the default floating type unless given; integers are cut off.
+ * Shapes: `[steps]`. Dtypes: the default floating type unless given; integer dtypes truncate.
  * Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for a count that is no integer or negative; else for bad options, see
+ * @throws ArgumentError for a count that is not an integer or negative; else for bad options, see
  * {@link TensorOptions}
  * @see PyTorch `torch.linspace`
  */

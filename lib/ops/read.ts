@@ -1,6 +1,6 @@
 /**
- * Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). Any
- * shape, layout, dtype and device; no gradient.
+ * Reads values from tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking).
+ * Any shape, layout, dtype and device; no gradient.
  */
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DistributedError, ShapeError } from '../core/errors.js';
@@ -11,7 +11,7 @@ import { rawArray, type TypedArray, widen } from '../core/values.js';
 import { valueAccess } from './construct.js';
 import { addMethod } from './method.js';
 
-/** Arrays that `tolist` makes at most; more than that do not fit into the heap. */
+/** The most arrays that `tolist` allocates; more do not fit into the heap. */
 const MOST_ARRAYS = 2 ** 25;
 
 /**
@@ -20,7 +20,7 @@ const MOST_ARRAYS = 2 ** 25;
  */
 export type NestedValues = number | bigint | boolean | NestedValues[];
 
-/** Its elements in row-major order: the tensor itself, or a copy that the caller disposes of. */
+/** The tensor in row-major order: itself, or a copy that the caller disposes of. */
 function dense(t: Tensor, op: string): Tensor {
   if (t.sharding !== null) {
     const whole = t.sharding.full(op);
@@ -40,8 +40,8 @@ function decode(raw: TypedArray | Uint16Array, t: Tensor): TypedArray {
 }
 
 /**
- * Also where it has no elements: reading it waits for what should have written it, and tells if
- * that has failed. A fake tensor has nothing behind it.
+ * Reads also a tensor without elements, which waits for the ops before it and throws if one failed.
+ * A fake tensor has no values.
  */
 const hasMemory = (t: Tensor): boolean => t.numel() > 0 || !t.isFake;
 
@@ -51,7 +51,7 @@ const hasMemory = (t: Tensor): boolean => t.numel() > 0 || !t.isFake;
  */
 function toTypedArray(t: Tensor): TypedArray {
   const source = dense(t, 'toTypedArray');
-  const raw = rawArray(t.dtype, source.numel()); // none on a rank outside of the tensor's mesh
+  const raw = rawArray(t.dtype, source.numel()); // empty on a rank outside of the tensor's mesh
   if (hasMemory(source)) valueAccess().readSync(source, raw);
   if (source !== t) source.dispose();
   return decode(raw, t);
@@ -99,8 +99,8 @@ function surface(value: number | bigint, t: Tensor): number | bigint | boolean {
 }
 
 /**
- * @throws ArgumentError for more arrays than fit into memory, as of a tensor without elements whose
- * other dims are large
+ * @throws ArgumentError for more arrays than fit into memory, such as those of a tensor without
+ * elements but with large dims
  */
 function checkNesting(shape: Shape): void {
   const arrays = shape.slice(0, -1).reduce((product, size) => product * size, 1);

@@ -1,5 +1,5 @@
 /**
- * Tensors repeated, turned and reshaped by views and joins: tile, repeatInterleave, rot90, ravel,
+ * Repeats, rotates and reshapes tensors by views and joins: tile, repeatInterleave, rot90, ravel,
  * blockDiag and similar.
  *
  * Dtypes: all, kept; joins promote. Gradient: yes. Negative dims count from the end; a dim out of
@@ -39,11 +39,12 @@ const tiled = defineFunction(
 );
 
 /**
- * The tensor repeated, a copy; of too few counts the missing ones are 1 in front, of more the
- * tensor gets dims in front. Shapes: `[n]` with 2 gives `[2 n]`; `[m, n]` with 2 gives `[m, 2 n]`.
+ * A copy of the tensor repeated along each dim. Missing counts at the front are 1; further counts
+ * add dims in front. Shapes: `[n]` with 2 gives `[2 n]`; `[m, n]` with 2 gives `[m, 2 n]`.
  * Gradient: yes.
  *
- * @throws ArgumentError for a count that is no non-negative integer, or for no tensor
+ * @throws ArgumentError for a count that is not a non-negative integer, or for a value that is not
+ * a tensor
  * @see PyTorch `torch.tile`
  */
 export const tile = defineComposite(
@@ -61,8 +62,8 @@ export const tile = defineComposite(
 
 /**
  * Each element (or slice of `dim`) repeated, next to itself. A tensor of counts (one, or one for
- * each; fractions are cut off) gives each its own; then the size of the result must be read, which
- * blocks, unless `outputSize` says it. Without `dim` the input is flattened.
+ * each; fractions are truncated) may differ between elements; the size of the result must then be
+ * read, which blocks, unless `outputSize` is given. Without `dim` the input is flattened.
  *
  * Shapes: `[..., n, ...]` gives `[..., n * repeats, ...]`, or the sum of the counts. Gradient: yes.
  *
@@ -138,7 +139,8 @@ export const repeatInterleave = defineComposite(
  * Quarter turns in the plane of two dims, from the first towards the second, `k` (1) times; a
  * negative k turns back. Shapes: sizes of the two dims exchanged for odd k. Gradient: yes.
  *
- * @throws ArgumentError for two equal dims or no tensor; IndexError for a dim out of range
+ * @throws ArgumentError for two equal dims or a value that is not a tensor; IndexError for a dim
+ * out of range
  * @see PyTorch `torch.rot90`
  */
 export const rot90 = defineComposite(
@@ -185,8 +187,8 @@ export const fliplr = defineComposite(
 );
 
 /**
- * Rows (dim 0) in reverse order, as a copy. Gradient: yes. @throws ArgumentError for no tensor @see
- * PyTorch `torch.flipud`
+ * Rows (dim 0) in reverse order, as a copy. Gradient: yes. @throws ArgumentError for a value that
+ * is not a tensor @see PyTorch `torch.flipud`
  */
 export const flipud = defineComposite(
   'flipud',
@@ -203,7 +205,7 @@ export const flipud = defineComposite(
 
 /**
  * All elements in one dim: a view where possible, else a copy. Gradient: yes. @throws ArgumentError
- * for no tensor @see PyTorch `torch.ravel`
+ * for a value that is not a tensor @see PyTorch `torch.ravel`
  */
 export const ravel = defineComposite(
   'ravel',

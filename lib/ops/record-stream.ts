@@ -1,4 +1,4 @@
-/** `recordStream`: memory that work outside the library's ops uses on another stream. */
+/** `recordStream`, for memory that code outside the library's ops uses on another stream. */
 import type { Device } from '../core/device.js';
 import { ArgumentError } from '../core/errors.js';
 import { addMethod } from './method.js';
@@ -23,12 +23,12 @@ addMethod('recordStream', function (stream: DeviceStream): void {
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * Notes that the stream uses this tensor's memory: once the tensor is freed, its memory is not
-     * used again before what the stream has been given by then is done. Ops note it by themselves;
-     * needed only where other code works on the memory.
+     * Records that the stream uses this tensor's memory: after the tensor is freed, the memory is
+     * not reused before the work queued on the stream is done. Needed only for code outside the
+     * library, since ops record their own streams.
      *
-     * @throws ArgumentError for what is no stream. @throws FreedError if the tensor or the stream
-     * was disposed.
+     * @throws ArgumentError for a value that is not a stream. @throws FreedError if the tensor or
+     * the stream was disposed.
      * @see PyTorch `torch.Tensor.record_stream`
      */
     recordStream(stream: DeviceStream): void;

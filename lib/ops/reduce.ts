@@ -26,7 +26,7 @@ import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { extremeRule, keptDimsRule, logicRule, meanRule, sumRule } from './sharding/reductions.js';
 
-/** Params of every reduction: dims are wrapped and sorted; the kernel gets how many they are. */
+/** Params of every reduction: dims are wrapped and sorted; the kernel gets their number. */
 export const reductionParams = {
   reducedNdim: param.byLower(),
   dims: param.value<readonly number[]>(),
@@ -150,7 +150,7 @@ export function defineReduction(
 const same = (t: DType): DType => t;
 /** @internal */
 export const widened = (t: DType): DType => (t.isFloatingPoint ? t : int64);
-/** uint8 stood for bool once, and keeps its dtype, as in PyTorch. */
+/** uint8 keeps its dtype, as in PyTorch, where it once was the dtype of masks. */
 const toBool = (t: DType): DType => (t === uint8 ? uint8 : bool);
 const savesBoth = { inputs: [0], outputs: [0] } as const;
 
@@ -185,7 +185,7 @@ const meanOp = defineReduction(
   },
 );
 
-/** The gradient goes to all elements that equal the extremum, in equal parts. */
+/** All elements that equal the extremum share the gradient in equal parts. */
 const extremumRule: Rule = (ctx, g) => {
   const x = reduced(ctx.input(0));
   const extremum = restore(ctx.output(0), x.shape, ctx.params);
@@ -246,7 +246,7 @@ const logsumexpOp = defineReduction(
   'float ',
 );
 
-/** The largest element is taken off first, unless it is infinite: that would leave NaN. */
+/** Subtracts the largest element first, unless it is infinite, which would give NaN. */
 function logsumexpByParts(x: Tensor, { dims, keepdim }: Reduction): Tensor {
   if (dims.some((d) => x.shape[d] === 0)) return x.sum(dims, { keepdim }).log();
   const largest = reduced(x.amax(dims, { keepdim: true }));
@@ -255,7 +255,7 @@ function logsumexpByParts(x: Tensor, { dims, keepdim }: Reduction): Tensor {
   return keepdim ? logs : logs.squeeze(dims);
 }
 
-/** @throws IndexError for an extremum over nothing. */
+/** @throws IndexError for an extremum over no elements. */
 function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {
   if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0)
     throw new IndexError(
@@ -267,7 +267,7 @@ function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void
 
 /** Options of reductions. */
 export interface ReduceOptions extends DtypeOption {
-  /** Keep reduced dims with size 1; by default they fall away. */
+  /** Keep reduced dims with size 1; they are dropped by default. */
   keepdim?: boolean;
 }
 
@@ -316,8 +316,8 @@ function reduction(
  */
 export const sum = reduction(sumOp);
 /**
- * Mean over dims; NaN of nothing. Floating dtypes, kept. Gradient: yes. @throws DtypeError for
- * others, without `dtype` @see PyTorch `torch.mean`
+ * Mean over dims; NaN over no elements. Floating dtypes, kept. Gradient: yes. @throws DtypeError
+ * for others, without `dtype` @see PyTorch `torch.mean`
  */
 export const mean = reduction(meanOp, (input, _dims, op) => requireFloating(input, op));
 /**
@@ -331,13 +331,14 @@ export const amax = reduction(amaxOp, checkNotEmpty);
  */
 export const amin = reduction(aminOp, checkNotEmpty);
 /**
- * Whether some element is not 0; false of nothing. Any dtype; bool, of uint8 uint8. Gradient: none.
+ * Whether some element is not 0; false over no elements. Any dtype; the result is bool, or uint8
+ * for uint8. Gradient: none.
  * @see PyTorch `torch.any`
  */
 export const any = reduction(anyOp);
 /**
- * Whether no element is 0; true of nothing. Any dtype; bool, of uint8 uint8. Gradient: none. @see
- * PyTorch `torch.all`
+ * Whether no element is 0; true over no elements. Any dtype; the result is bool, or uint8 for
+ * uint8. Gradient: none. @see PyTorch `torch.all`
  */
 export const all = reduction(allOp);
 /**

@@ -11,7 +11,7 @@ import type { Tensor } from '../core/tensor.js';
 import { encodeValues } from '../core/values.js';
 import { makeFromValues } from './construct.js';
 
-/** Repeatable values in [low, high), no two alike, in no order. */
+/** Repeatable values in [low, high), all different and unordered. */
 export function sampleTensor(
   shape: Shape,
   {
@@ -33,7 +33,7 @@ export function sampleTensor(
   return makeFromValues(encodeValues(data, dtype), shape, dtype, getDefaultDevice());
 }
 
-/** Shapes that every op should take: a vector, uneven dims, one element, none. */
+/** Shapes that every op should take: a vector, uneven dims, one element, no elements. */
 const shapes: readonly Shape[] = [[5], [3, 4], [2, 1, 7], [], [0, 3]];
 
 /** Samples of an op of one tensor. */

@@ -15,8 +15,8 @@ import { rand, randLike } from './random-factories.js';
  * 1 with the probability that each element gives, else 0. Shape and dtype of the input. Options:
  * `generator`. Gradient: none.
  *
- * @throws ArgumentError for what is no probability, on the CPU, which looks at the values (and
- * blocks); on a GPU nobody waits for them
+ * @throws ArgumentError for a value outside [0, 1] on the CPU, where the check blocks; on a GPU
+ * values are not checked
  * @see PyTorch `torch.bernoulli`
  */
 export const bernoulli = defineFunction(
@@ -29,7 +29,7 @@ export const bernoulli = defineFunction(
       (p) => p.ge(0).logicalAnd(p.le(1)),
       'expected probabilities between 0 and 1',
     );
-    // In low precision the chances would be multiples of 1/256.
+    // In low precision the probabilities would be multiples of 1/256.
     const dtype = input.dtype === float64 ? float64 : float32;
     return randLike(input, { ...options, dtype })
       .lt(input)
@@ -38,9 +38,9 @@ export const bernoulli = defineFunction(
 );
 
 /**
- * @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU, of
- * several ranks and of a capture are taken on trust, and those for which this rank would have to
- * wait for another one of the process.
+ * @throws ArgumentError unless all elements are valid. Blocks. Skips the check for tensors on a
+ * GPU, distributed ones, those in a capture, and those for which this rank would wait for another
+ * rank of the process.
  */
 function requireOnCpu(
   op: string,
@@ -64,9 +64,8 @@ function requireOnCpu(
  * Shapes: `[..., n]` gives `[..., numSamples]`. Dtypes: any weights (computed in float32), int64
  * result. Gradient: none.
  *
- * @throws ArgumentError for a count below 1, or above n without replacement; and on the CPU, which
- * looks at the values (and blocks), for weights that are negative, not finite, all 0, or too few
- * above 0
+ * @throws ArgumentError for a count below 1, or above n without replacement; and on the CPU, where
+ * the check blocks, for weights that are negative, not finite, all 0, or too few above 0
  * @see PyTorch `torch.multinomial`
  */
 export const multinomial = defineFunction(
@@ -107,7 +106,7 @@ export const multinomial = defineFunction(
       );
     const drawOptions = generator ? { generator } : {};
     if (!replacement) {
-      // The largest of exponential races: u^(1/w) ordered as log(u) / w.
+      // Takes the largest u^(1/w), which has the order of log(u) / w (exponential races).
       return randLike(weights, { dtype: getDefaultDtype(), ...drawOptions })
         .log()
         .div(weights.float())

@@ -14,7 +14,7 @@ import { sampleTensor } from './samples.js';
 import { checkScatter, gather, type Scatter, scatter } from './scatter.js';
 import { where } from './where.js';
 
-/** How {@link scatterReduce} combines the values of one place. */
+/** How {@link scatterReduce} combines the values of one element. */
 export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
 
 /** The product of the others; a division serves where no factor is 0. @internal */
@@ -47,7 +47,8 @@ export function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor |
 }
 
 /**
- * What is 0 here because of another 0 still has a second gradient, which this rule does not find.
+ * Refuses elements with several zeros: their gradient is 0 but has a second gradient, which this
+ * rule does not compute.
  */
 function checkSingleZeros(several: Tensor): void {
   if (several.isFake || !several.any().item()) return;
@@ -58,7 +59,7 @@ function checkSingleZeros(several: Tensor): void {
   );
 }
 
-/** Shared in equal parts by all that equal the extreme. @internal */
+/** The gradients of an extreme: all elements that equal it share them in equal parts. @internal */
 export function extremeGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
   const { dim } = ctx.params;
   const [input, index, source, result] = [ctx.input(0), ctx.input(1), ctx.input(2), ctx.output(0)];
@@ -70,7 +71,7 @@ export function extremeGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor |
 
 const combine = { sum: 'add', mean: 'add', prod: 'multiply', amax: 'amax', amin: 'amin' } as const;
 
-/** What changes nothing when it is combined with a value. */
+/** The neutral element of the reduction. */
 function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
   if (reduce === 'prod') return 1;
   if (reduce === 'sum' || reduce === 'mean') return 0;
@@ -79,15 +80,15 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
 
 /**
  * The tensor with the values of `src` combined at `index` along a dim; without `includeSelf`
- * (true), with what was there left out where a value comes. Means of integers are rounded down.
+ * (true), elements that get a value do not count themselves. Means of integers are rounded down.
  *
  * Shapes: `index` has the dims of `input`, at most its sizes but along `dim`; `src` covers it;
  * result as `input`. Dtypes: all, equal; index int64 or int32. Gradient: input and source, shared
  * by ties of amax and amin.
  *
  * @throws ShapeError if index or source do not fit; DtypeError for a source of another dtype, an
- * index that is none, or the mean of bools; IndexError for a dim out of range and, when the values
- * are known, an index outside [0, n)
+ * index of a wrong dtype, or the mean of bools; IndexError for a dim out of range and, when the
+ * values are known, an index outside [0, n)
  * @see PyTorch `torch.scatter_reduce`
  */
 export const scatterReduce = defineComposite(

@@ -43,8 +43,8 @@ const gatherOp: Op<OneDim> = defineOp({
 });
 
 /**
- * How `scatter` combines a value with what is there: `'set'` overwrites, the others add, multiply,
- * or keep the larger or smaller.
+ * How `scatter` combines a value with the old one: `'set'` overwrites, the others add, multiply, or
+ * keep the larger or smaller.
  */
 export type ScatterReduce = 'set' | 'add' | 'multiply' | 'amax' | 'amin';
 const reduceCodes: Record<ScatterReduce, number> = {
@@ -57,7 +57,7 @@ const reduceCodes: Record<ScatterReduce, number> = {
 
 const scatterParams = { ...oneDimParams, reduce: param.code<ScatterReduce>(reduceCodes) };
 export type Scatter = ParamsOf<typeof scatterParams>;
-/** What the ops that scatter have in common. */
+/** The common part of the ops that scatter. */
 const scatterForm = {
   kernel: 'scatter',
   sharding: scatterRule,
@@ -98,7 +98,7 @@ const scatterOp: Op<Scatter> = defineOp({
       params: { dim: 0, reduce: 'add' as const },
     },
     {
-      // No position twice: which value would stay is not defined.
+      // No position occurs twice, because which value stays is not defined.
       inputs: [
         sampleTensor([3, 4]),
         sampleTensor([3, 3], { seed: 3 }).argsort(1),
@@ -110,8 +110,8 @@ const scatterOp: Op<Scatter> = defineOp({
 });
 
 /**
- * As scatter. It is an entry of its own because the gradients of products and extremes read all
- * operands, which scatter need not keep.
+ * Scatter for products and extremes. It is a separate op because their gradients read all operands,
+ * which scatter need not save.
  */
 const scatterReductionOp: Op<Scatter> = defineOp({
   ...scatterForm,
@@ -199,7 +199,10 @@ export function checkScatter(
   return at;
 }
 
-/** The operands of ops that scatter, with the source cut to the index; `at` is the dim. */
+/**
+ * The operands of ops that scatter, with the source narrowed to the shape of the index; `at` is the
+ * dim.
+ */
 function scatterOperands(
   op: string,
   input: Tensor,
@@ -238,7 +241,7 @@ function scatterInto(
       scatterInto(name, row, dim, oneDim(index), values, reduce, place),
     );
   if (index.numel() === 0 && index.shape.length !== input.shape.length)
-    return into ?? input.clone(); // PyTorch asks no more of an index that names nothing
+    return into ?? input.clone(); // PyTorch does not check further if the index is empty
   const { operands, at } = scatterOperands(name, input, dim, index, values);
   const op = reduce === 'set' || reduce === 'add' ? scatterOp : scatterReductionOp;
   return dispatchOne(op, operands, { dim: at, reduce }, into);
@@ -246,10 +249,10 @@ function scatterInto(
 
 /**
  * `input` with `source` written at `index` along a dim: out[index[i][j]][j] = source[i][j] for dim
- * 0; or combined with what is there, by `reduce` (`'set'` by default: which of two for one place
- * stays is not defined). Shapes: index as for {@link gather}, source a number or at least as large
- * as the index; the result has the input's. Dtypes: equal, kept; `index` int64 or int32. Gradient:
- * input and source.
+ * 0; or combined with the old value by `reduce` (`'set'` by default: if an element is written
+ * twice, the result is not defined). Shapes: index as for {@link gather}, source a number or at
+ * least as large as the index; the result has the input's. Dtypes: equal, kept; `index` int64 or
+ * int32. Gradient: input and source.
  *
  * @throws IndexError as {@link indexSelect}; ShapeError for an index or source that does not fit;
  * DtypeError for a source of another dtype, or another index; ArgumentError unless input and index

@@ -18,22 +18,22 @@ import { where } from './where.js';
 
 /** Options of {@link searchsorted} and {@link bucketize}. */
 export interface SearchOptions {
-  /** Behind equal elements instead of in front of them; false by default. */
+  /** Insert after equal elements instead of before them; false by default. */
   right?: boolean;
   /** Indices as int32 instead of int64; false by default. */
   outInt32?: boolean;
 }
 
 /**
- * Where each value would go in a sorted sequence (last dim), so that it stays sorted. Bisection,
- * one pass for each doubling of the length.
+ * The index at which each value would be inserted into a sorted sequence (last dim). Bisection, one
+ * pass for each doubling of the length.
  *
  * Shapes: a vector with values of any shape (a number gives `[]`), or `[..., n]` with values `[...,
  * m]`; the result has the shape of the values. Dtypes: all, promoted to compare; int64 result (or
  * int32). Gradient: none.
  *
  * @throws ShapeError if leading dims differ; DeviceError for two devices; ArgumentError if the
- * sequence is no tensor or has no dims
+ * sequence is not a tensor or has no dims
  * @see PyTorch `torch.searchsorted`
  */
 export const searchsorted = defineComposite(
@@ -91,8 +91,8 @@ export const searchsorted = defineComposite(
 );
 
 /**
- * The bucket of each element between sorted boundaries: {@link searchsorted}, arguments exchanged,
- * in the input's shape. @see PyTorch `torch.bucketize`
+ * The bucket of each element between sorted boundaries: {@link searchsorted} with the arguments
+ * exchanged, in the input's shape. @see PyTorch `torch.bucketize`
  */
 export const bucketize = defineComposite(
   'bucketize',
@@ -120,7 +120,7 @@ export const bucketize = defineComposite(
  * `assumeUnique` is accepted and changes nothing. Shapes: any; as `elements`. Dtypes: all, promoted
  * to compare; bool result. Gradient: none.
  *
- * @throws ArgumentError if `elements` is no tensor; DeviceError for two devices
+ * @throws ArgumentError if `elements` is not a tensor; DeviceError for two devices
  * @see PyTorch `torch.isin`
  */
 export const isin = defineComposite(
@@ -162,14 +162,14 @@ export function bincountOf(index: Tensor, size: number): Tensor {
 }
 
 /**
- * How often each number from 0 on occurs (or the sum of its weights). Blocks: its size depends on
- * the largest number.
+ * The count of each integer from 0 on (or the sum of its weights). Blocks: its size depends on the
+ * largest number.
  *
  * Shapes: `[n]`, weights `[n]`; `[max + 1]`, or `[minlength]` if that is more. Dtypes: integers;
  * int64, or for weights float32 if they are, else float64. Gradient: weights.
  *
  * @throws DtypeError for bools and floats; ShapeError unless it is a vector that the weights cover;
- * ArgumentError for negative numbers or no tensor
+ * ArgumentError for negative numbers or a value that is not a tensor
  * @see PyTorch `torch.bincount`
  */
 export const bincount = defineComposite(
@@ -211,14 +211,15 @@ export const bincount = defineComposite(
 );
 
 /**
- * Counts of elements in `bins` (100) equal parts of [min, max]; the last holds max too, others and
- * NaN do not count. If both are equal, the range is that of all elements, which blocks; an empty
- * range is widened by 1 at both ends.
+ * Counts of elements in `bins` (100) equal parts of [min, max]; the last holds max too, other
+ * elements and NaN are not counted. If both are equal, the range is that of all elements, which
+ * blocks; an empty range is widened by 1 at both ends.
  *
  * Shapes: any; `[bins]`. Dtypes: floating, as the input. Gradient: none.
  *
- * @throws DtypeError for integers; ArgumentError for bins that are no positive integer, min above
- * max, or no tensor; ArgumentError for infinite elements and NaN without a range
+ * @throws DtypeError for integers; ArgumentError unless `bins` is a positive integer, for min above
+ * max, or for a value that is not a tensor; ArgumentError for infinite elements and NaN without a
+ * range
  * @see PyTorch `torch.histc`
  */
 export const histc = defineComposite(

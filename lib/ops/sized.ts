@@ -11,7 +11,7 @@ export interface SizedFactory<O> {
   (sizeAndOptions: O & { size: Shape }): Tensor;
 }
 
-/** Takes the sizes of a call one by one, too. `listed` takes them as an array. */
+/** Lets a factory take sizes one by one. `listed` takes them as an array. */
 export function sizedFactory<O>(listed: (size: Shape, options?: O) => Tensor): SizedFactory<O> {
   const factory = (...args: unknown[]): Tensor => {
     const [size, options] = typeof args[0] === 'number' ? separate(args) : args;
@@ -21,7 +21,7 @@ export function sizedFactory<O>(listed: (size: Shape, options?: O) => Tensor): S
   return factory as SizedFactory<O>;
 }
 
-/** The same of a method, whose `listed` takes the tensor first. */
+/** The same for a method; its `listed` takes the tensor first. */
 export function sizedMethod<O>(
   listed: (input: Tensor, size: Shape, options?: O) => Tensor,
 ): (this: Tensor, ...args: unknown[]) => Tensor {
@@ -31,15 +31,15 @@ export function sizedMethod<O>(
   };
 }
 
-/** The sizes in front, and what comes after them. */
+/** The sizes at the front of the arguments, and the remaining arguments. */
 function separate(args: readonly unknown[]): [unknown[], unknown] {
   const end = args.findIndex((arg) => typeof arg === 'object' || arg === undefined);
   return end === -1 ? [[...args], undefined] : [args.slice(0, end), args[end]];
 }
 
 /**
- * Sizes or dims that a method was given one by one, or as its first argument: an array, or options
- * that name it. @internal
+ * The sizes or dims of a call of a method: given one by one, as an array, or by name in options.
+ * @internal
  */
 export function listOrFirst(args: readonly unknown[]): readonly number[] {
   return (typeof args[0] === 'object' ? args[0] : args) as readonly number[];

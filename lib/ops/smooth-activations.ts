@@ -37,7 +37,7 @@ export const logsigmoid = defineComposite(
   (input: Tensor): Tensor => {
     requireTensor(input, 'logsigmoid');
     requireNumbers('logsigmoid', input);
-    // where float64 sees no difference any more
+    // beyond it, float64 has no difference
     return softplus(input.neg(), { threshold: 40 }).neg();
   },
   { samples },
@@ -78,8 +78,8 @@ export const selu = defineComposite(
 );
 
 /**
- * x above 0, alpha (exp(x / alpha) - 1) below; alpha is 1 by default. Shapes and dtypes as {@link
- * hardsigmoid}. Gradient: yes.
+ * x where it is above 0, alpha (exp(x / alpha) - 1) below; alpha is 1 by default. Shapes and dtypes
+ * as {@link hardsigmoid}. Gradient: yes.
  *
  * @throws ArgumentError for an alpha of 0, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.celu`; Barron, arXiv:1704.07483
@@ -91,7 +91,7 @@ export const celu = defineComposite(
     checkLimit('celu', 'alpha', alpha);
     if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
     const scaled = input.div(alpha);
-    // the slope of expm1 is lost where it is near -1
+    // the slope of expm1 underflows near -1
     const below = alpha > 0 ? elu(scaled) : scaled.clamp({ min: 0 }).expm1();
     return where(input.gt(0), input, below.mul(alpha));
   }),
@@ -196,7 +196,7 @@ export const gumbelSoftmax = defineFunction(
   ): Tensor => {
     requireTensor(logits, 'gumbelSoftmax', 'logits');
     checkFlag('gumbelSoftmax', 'hard', hard);
-    checkNumber('gumbelSoftmax', 'eps', eps); // PyTorch takes it and does nothing with it
+    checkNumber('gumbelSoftmax', 'eps', eps); // accepted and ignored, as in PyTorch
     requireFloating(logits, 'gumbelSoftmax', 'logits');
     wrapDim(dim, logits.ndim, 'gumbelSoftmax');
     const uniform = randLike(logits, generator ? { generator } : {});

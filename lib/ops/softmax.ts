@@ -1,7 +1,7 @@
 /**
  * softmax and logSoftmax along a dim, cumulative sums and products. The shape stays. All throw
- * IndexError for a dim out of range, ArgumentError for what is no tensor, dim or options object
- * (PyTorch's positional dtype is an option).
+ * IndexError for a dim out of range, ArgumentError for a value that is not a tensor, dim or options
+ * object (PyTorch's positional dtype is an option).
  */
 
 import { reduced } from '../core/decompose.js';
@@ -84,7 +84,7 @@ const softmaxOp: Op<OneDim> = defineOp({
   saves: { outputs: [0] },
   vjp: (ctx, g) => [dispatchOne(softmaxBackward, [g, ctx.output(0)], ctx.params)],
   decompose: ([x], { dim }) => {
-    // Nothing has no largest element.
+    // An empty row has no largest element.
     if (x.numel() === 0) return [x.clone()];
     const e = x.sub(x.amax(dim, { keepdim: true })).exp();
     return [e.div(e.sum(dim, { keepdim: true }))];
@@ -109,7 +109,7 @@ const logSoftmaxOp: Op<OneDim> = defineOp({
   samples,
 });
 
-/** Integers and bools are summed and multiplied in int64. */
+/** The dtype of running sums and products: int64 for integers and bools. */
 const runningMeta = ([{ shape, dtype, device }]: readonly [Tensor]) => [
   { shape, strides: null, dtype: dtype.isFloatingPoint ? dtype : int64, device },
 ];
@@ -162,8 +162,8 @@ function reverseCumsum(g: Tensor, dim: number): Tensor {
 
 /**
  * The product of the elements before k, times what follows from it: r_k = g_k + x_(k+1) r_(k+1). It
- * divides by nothing and looks at no value, so that its own gradients hold at zeros too. The
- * recurrence is solved in log2(n) steps (Kogge and Stone 1973).
+ * does not divide and does not branch on values, so that its own gradients are right at zeros, too.
+ * The recurrence is solved in log2(n) steps (Kogge and Stone 1973).
  */
 function cumprodGradientOfAnyOrder(g: Tensor, x: Tensor, dim: number): Tensor {
   const size = x.shape[dim] as number;
@@ -182,8 +182,8 @@ function cumprodGradientOfAnyOrder(g: Tensor, x: Tensor, dim: number): Tensor {
 }
 
 /**
- * By division before the first zero; at it by the products without it; behind it every product
- * holds the zero.
+ * Divides before the first zero and uses the products without the zero at it; after it, every
+ * product includes the zero.
  */
 function cumprodGradient(g: Tensor, x: Tensor, products: Tensor, dim: number): Tensor {
   const zero = x.eq(0);

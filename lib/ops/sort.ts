@@ -1,7 +1,7 @@
 /**
  * Order: argmax, argmin, max, min, sort, argsort, topk. Dtypes: all, kept by values; indices are
  * int64. Along a dim `[..., n, ...]`. All throw IndexError for a dim out of range, ArgumentError
- * for what is no tensor, dim or options object.
+ * for a value that is not a tensor, dim or options object.
  */
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
@@ -91,8 +91,8 @@ function argFunction(op: Op<Reduction>) {
 }
 
 /**
- * Index of the largest element along a dim, or without one of all elements in row-major order; the
- * first of several, NaN wins.
+ * Index of the largest element along a dim, or of all elements in row-major order without `dim`;
+ * the first of several, NaN wins.
  *
  * Shapes: the input's without the dim, or with size 1 there (`keepdim`, false). Dtypes: all; int64.
  * Gradient: none.
@@ -102,8 +102,8 @@ function argFunction(op: Op<Reduction>) {
  */
 export const argmax = argFunction(argmaxOp);
 /**
- * Index of the smallest element along a dim, or without one of all elements in row-major order; the
- * first of several, NaN wins.
+ * Index of the smallest element along a dim, or of all elements in row-major order without `dim`;
+ * the first of several, NaN wins.
  *
  * Shapes: the input's without the dim, or with size 1 there (`keepdim`, false). Dtypes: all; int64.
  * Gradient: none.
@@ -117,7 +117,7 @@ export const argmin = argFunction(argminOp);
 export class ValuesAndIndices {
   /** The selected values. */
   readonly values: Tensor;
-  /** The place of each value along the dim. */
+  /** The index of each value along the dim. */
   readonly indices: Tensor;
 
   constructor(values: Tensor, indices: Tensor) {
@@ -176,7 +176,8 @@ function extremum(
  * maximum}; with `dim`, the largest along it and their indices (the first of several, NaN wins), of
  * shapes as {@link argmax}. Dtypes: all, kept. Gradient: values; without `dim`, shared by ties.
  *
- * @throws IndexError over nothing, or for a dim out of range; ArgumentError for no tensor
+ * @throws IndexError over nothing, or for a dim out of range; ArgumentError for a value that is not
+ * a tensor
  * @see PyTorch `torch.max`
  */
 export const max = extremum('max', amax, argmax, maximum);
@@ -185,7 +186,8 @@ export const max = extremum('max', amax, argmax, maximum);
  * minimum}; with `dim`, the smallest along it and their indices (the first of several, NaN wins),
  * of shapes as {@link argmax}. Dtypes: all, kept. Gradient: values; without `dim`, shared by ties.
  *
- * @throws IndexError over nothing, or for a dim out of range; ArgumentError for no tensor
+ * @throws IndexError over nothing, or for a dim out of range; ArgumentError for a value that is not
+ * a tensor
  * @see PyTorch `torch.min`
  */
 export const min = extremum('min', amin, argmin, minimum);
@@ -246,7 +248,7 @@ const topkOp: Op<TopkParams> = defineOp({
 });
 
 interface StableOption {
-  /** Equal elements keep their order: they always do. */
+  /** Accepted and ignored: equal elements always keep their order. */
   stable?: boolean;
 }
 
@@ -265,7 +267,7 @@ function checkOrder(op: string, descending: boolean, stable: boolean): void {
 export interface TopkOptions {
   /** The largest (true, the default) or the smallest elements. */
   largest?: boolean;
-  /** In order: they always are. */
+  /** Accepted and ignored: values are always sorted. */
   sorted?: boolean;
 }
 
@@ -274,7 +276,8 @@ export interface TopkOptions {
  * Always stable; NaN counts as largest. Shapes: as the input, in row-major order. Dtypes: all,
  * kept; indices int64. Gradient: values.
  *
- * @throws IndexError for a dim out of range; ArgumentError for no tensor or options object
+ * @throws IndexError for a dim out of range; ArgumentError for a value that is not a tensor or an
+ * options object
  * @see PyTorch `torch.sort`
  */
 export const sort = defineFunction(
@@ -310,11 +313,11 @@ export const argsort = defineFunction(
 
 /**
  * The k largest elements of one dim (the last) in falling order, or the smallest in rising order
- * with `largest: false`, and their indices. NaN counts as largest. Shapes: size k at the dim, `[]`
- * of `[]`. Dtypes: all, kept; indices int64. Gradient: values.
+ * with `largest: false`, and their indices. NaN counts as largest. Shapes: size k at the dim; `[]`
+ * for `[]`. Dtypes: all, kept; indices int64. Gradient: values.
  *
- * @throws ArgumentError unless k is an integer from 0 to the size, or for no tensor or options
- * object; IndexError for a dim out of range
+ * @throws ArgumentError unless k is an integer from 0 to the size, or for a value that is not a
+ * tensor or an options object; IndexError for a dim out of range
  * @see PyTorch `torch.topk`
  */
 export const topk = defineFunction(
@@ -330,8 +333,8 @@ export const topk = defineFunction(
         `topk: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
         { op: 'topk', k, shape: input.shape },
       );
-    // A tensor without dims gives its element whatever k is, as in PyTorch: there is no dim to hold
-    // none.
+    // A tensor without dims gives its element for any k, as in PyTorch, because the result has no
+    // dim of size 0.
     const [values, indices] = dispatch(topkOp, [input], {
       dim: at,
       k: input.shape.length === 0 ? 1 : k,

@@ -25,7 +25,7 @@ const largest = new Map([
  * `neginf` (the lowest); integers and bools are copied. Shape and dtype stay. Gradient: yes, 0
  * where an element was replaced.
  *
- * @throws ArgumentError for no tensor
+ * @throws ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.nan_to_num`
  */
 export const nanToNum = defineComposite(

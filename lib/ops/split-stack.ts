@@ -17,10 +17,11 @@ import { sampleTensor } from './samples.js';
 const matrix = () => sampleTensor([3, 4]);
 
 /**
- * Pieces along a dim (0), as views: `sections` of almost equal size (the first ones larger by 1),
- * or cut at the indices given, which may be negative or beyond the end. Gradient: yes.
+ * Splits along a dim (0) into views: `sections` of almost equal size (the first ones larger by 1),
+ * or sections that begin at the given indices, which may be negative or beyond the end. Gradient:
+ * yes.
  *
- * @throws ArgumentError for a count that is no positive integer or no tensor; ShapeError,
+ * @throws ArgumentError unless the count is a positive integer and the input a tensor; ShapeError,
  * IndexError for a tensor without dims; IndexError for the dim
  * @see PyTorch `torch.tensor_split`
  */
@@ -63,7 +64,7 @@ function chunks(
   return bounds.slice(1).map((end, i) => input.slice(dim, bounds[i] as number, end));
 }
 
-/** @throws ShapeError for too few dims, or a number of parts that does not divide the size */
+/** @throws ShapeError for too few dims, or a number of sections that does not divide the size */
 function requireEvenParts(
   op: string,
   input: Tensor,

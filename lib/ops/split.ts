@@ -1,4 +1,4 @@
-/** A tensor in parts, as views: split, chunk, unbind. */
+/** Splits a tensor into views: split, chunk, unbind. */
 
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
 import { shown, unexpected } from '../core/options.js';
@@ -10,13 +10,13 @@ import { requireTensor } from './operand.js';
 import { narrow, select } from './window.js';
 
 /**
- * Pieces of `splitSize` (the last may be smaller), or of the sizes listed, along a dim (0), as
+ * Chunks of `splitSize` (the last may be smaller), or of the listed sizes, along a dim (0), as
  * views, which may be changed in place (not so in PyTorch where gradients are recorded). Gradient:
  * yes.
  *
  * @throws ShapeError if listed sizes do not add up, or without dims; ArgumentError for a size that
- * is no positive integer (0 is one of an empty dim); IndexError for a dim out of range, or a listed
- * size below 0
+ * is not a positive integer (0 is allowed for an empty dim); IndexError for a dim out of range, or
+ * a listed size below 0
  * @see PyTorch `torch.split`
  */
 export const split = defineFunction(
@@ -47,7 +47,7 @@ export const split = defineFunction(
   },
 );
 
-/** Each is an object: a list of billions would end the process. */
+/** A limit, because each chunk is an object: billions of them would exhaust the memory. */
 const MOST_CHUNKS = 2 ** 22;
 
 function checkChunks(op: string, count: number): void {
@@ -61,7 +61,7 @@ function checkChunks(op: string, count: number): void {
 function listed(sizes: readonly number[]): readonly number[] {
   if (!Array.isArray(sizes))
     throw unexpected('split', 'size', 'a number or a list of sizes', sizes);
-  // one by one: together they are no shape
+  // checked one by one, because the list is not a shape
   for (const length of sizes) checkSizes([length], 'split');
   return sizes;
 }
@@ -79,7 +79,7 @@ function evenSizes(total: number, size: number): number[] {
 }
 
 /**
- * At most `chunks` chunks of equal size (the last may be smaller) along a dim (0), as views; of an
+ * At most `chunks` chunks of equal size (the last may be smaller) along a dim (0), as views; for an
  * empty dim as many empty ones. Gradient: yes.
  *
  * @throws ArgumentError unless the count is a positive integer; ShapeError without dims; IndexError
@@ -101,7 +101,7 @@ export const chunk = defineFunction(
         given: input.shape,
       });
     const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
-    // PyTorch gives as many empty chunks as were asked for
+    // PyTorch returns the requested number of empty chunks
     if (total === 0) checkChunks('chunk', chunks);
     if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
     return split(input, Math.ceil(total / chunks), dim);
@@ -109,7 +109,7 @@ export const chunk = defineFunction(
 );
 
 /**
- * The slices along a dim (0), which falls away, as views. Gradient: yes. @throws IndexError for a
+ * The slices along a dim (0), as views without this dim. Gradient: yes. @throws IndexError for a
  * dim out of range or no dims @see PyTorch `torch.unbind`
  */
 export const unbind = defineFunction(

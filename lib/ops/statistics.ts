@@ -23,8 +23,8 @@ import { where } from './where.js';
 export const matrix = () => sampleTensor([3, 5]);
 
 /**
- * {@link Tensor.sum} over dims that counts NaN as 0; integers and bools give int64. Gradient: yes,
- * 0 at NaN. @throws as that @see PyTorch `torch.nansum`
+ * {@link Tensor.sum} over dims with NaN as 0; integers and bools give int64. Gradient: yes, 0 at
+ * NaN. @throws as that @see PyTorch `torch.nansum`
  */
 export const nansum = defineComposite(
   'nansum',
@@ -40,8 +40,8 @@ export const nansum = defineComposite(
 );
 
 /**
- * Mean over dims (all) of the elements that are not NaN; NaN of none. Dtypes: floating, kept.
- * Gradient: yes, 0 at NaN.
+ * Mean over dims (all) of the elements that are not NaN; NaN if there are none. Dtypes: floating,
+ * kept. Gradient: yes, 0 at NaN.
  *
  * @throws DtypeError for integers and bools; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.nanmean`
@@ -64,10 +64,11 @@ export const nanmean = defineComposite(
 );
 
 /**
- * How many elements are not 0 (NaN counts), over dims (all), which fall away. Dtypes: all; int64.
- * Gradient: none.
+ * The number of elements that are not 0 (NaN counts), over dims (all), which are dropped. Dtypes:
+ * all; int64. Gradient: none.
  *
- * @throws IndexError for a dim out of range or given twice; ArgumentError for no tensor
+ * @throws IndexError for a dim out of range or given twice; ArgumentError for a value that is not a
+ * tensor
  * @see PyTorch `torch.count_nonzero`
  */
 export const countNonzero = defineComposite(
@@ -83,8 +84,7 @@ export const countNonzero = defineComposite(
 /**
  * Standard deviation and mean over dims (all), as {@link varMean}. Gradient: yes.
  *
- * @throws DtypeError for other than floating dtypes; IndexError for a dim out of range or given
- * twice
+ * @throws DtypeError unless floating; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.std_mean`
  */
 export const stdMean = defineComposite(
@@ -109,7 +109,7 @@ export const stdMean = defineComposite(
  * The smallest and the largest element, of all or along a dim; NaN wins. Dtypes: all, kept.
  * Gradient: both, shared by ties.
  *
- * @throws IndexError over nothing, or for a dim out of range
+ * @throws IndexError over no elements, or for a dim out of range
  * @see PyTorch `torch.aminmax`
  */
 export const aminmax = defineComposite(
@@ -135,12 +135,12 @@ export const aminmax = defineComposite(
 );
 
 /**
- * Differences of neighbours along a dim (the last), `n` (1) times; of bools, whether they differ.
- * Shapes: `[..., m]` gives `[..., max(m - n, 0)]`. Dtypes: all, kept, promoted with what is joined.
- * 0 times: a copy, with nothing joined. Gradient: yes.
+ * Differences of neighbours along a dim (the last), `n` (1) times; for bools, whether they differ.
+ * Shapes: `[..., m]` gives `[..., max(m - n, 0)]`. Dtypes: all, kept, promoted with `prepend` and
+ * `append`. For n = 0, a copy without them. Gradient: yes.
  *
- * @throws ArgumentError unless n is an integer of 0 or more; ShapeError without dims, or for what
- * cannot be joined; IndexError for a dim out of range
+ * @throws ArgumentError unless n is an integer of 0 or more; ShapeError without dims, or for
+ * tensors that cannot be joined; IndexError for a dim out of range
  * @see PyTorch `torch.diff`
  */
 export const diff = defineComposite(
@@ -160,7 +160,7 @@ export const diff = defineComposite(
         if (t !== null) requireTensor(t, 'diff', name);
       if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
       wrapDim(dim, input.ndim, 'diff');
-      if (n === 0) return input.clone(); // nothing is joined then, as in PyTorch
+      if (n === 0) return input.clone(); // without prepend and append, as in PyTorch
       let x =
         prepend || append
           ? cat(

@@ -139,7 +139,7 @@ export const indexFill = defineComposite(
         );
       if (!(value instanceof Tensor))
         return scatter(input, at, spread, Number(fillValue(value, 'indexFill')));
-      // an index that comes twice fills once
+      // an index that occurs twice fills once
       const filled = scatter(input.detach().newZeros(input.shape, { dtype: bool }), at, spread, 1);
       return where(filled, value.to(input.dtype), input);
     },
@@ -151,9 +151,9 @@ export const indexFill = defineComposite(
 );
 
 /**
- * The tensor with slices of `source` written along a dim where `index` says; which of two for one
- * place stays is not defined. Shapes: index `[k]`, source as the input with k slices, the result as
- * the input. Dtypes: equal, kept; `index` int64 or int32. Gradient: both.
+ * The tensor with slices of `source` written along a dim where `index` says; if a slice is written
+ * twice, the result is not defined. Shapes: index `[k]`, source as the input with k slices, the
+ * result as the input. Dtypes: equal, kept; `index` int64 or int32. Gradient: both.
  *
  * @throws IndexError for a dim or index out of range, the latter possibly not before values are
  * read; ShapeError for an index of several dims, or too small a source; DtypeError for another

@@ -19,7 +19,7 @@ import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { triangleRule } from './sharding/factories-and-random.js';
 
-/** Their list is made in JavaScript. */
+/** A limit, because the list of indices is computed in JavaScript. */
 const MOST_INDICES = 2 ** 26;
 
 interface TriangleIndices {
@@ -95,8 +95,8 @@ const triOp: Op<Triangle> = defineOp({
   meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   lower: (command, [x], [y]) => {
     if (y.numel() === 0) {
-      // In whichever dim there are none: the kernel knows dense matrices by strides that count a
-      // size of 0.
+      // Passes an empty matrix, because the kernel recognizes dense matrices by strides, and these
+      // count a size of 0 as 1.
       command.view(x, [0, 0], [0, 1]);
       command.outputView(y, [0, 0], [0, 1]);
     } else {
@@ -112,7 +112,7 @@ const triOp: Op<Triangle> = defineOp({
   ],
 });
 
-/** The function, or its twin in place, and the method. */
+/** Defines the function, or its in-place twin, and the method. */
 function triangle(op: string, upper: number, inPlace: boolean) {
   const name = inPlace ? `${op}_` : op;
   const fn = defineFunction(
@@ -141,8 +141,8 @@ function triangle(op: string, upper: number, inPlace: boolean) {
  * The lower triangle of matrices, zeros elsewhere: elements on and below `diagonal` (0 by default,
  * positive ones lie above it). Shapes: `[..., r, c]`, kept. Dtypes: any, kept. Gradient: yes.
  *
- * @throws ShapeError for fewer than two dims; ArgumentError for a diagonal that is no integer,
- * options that are none, or what is no tensor
+ * @throws ShapeError for fewer than two dims; ArgumentError for a diagonal that is not an integer,
+ * unknown options, or a value that is not a tensor
  * @see PyTorch `torch.tril`
  */
 export const tril = triangle('tril', 0, false);

@@ -1,7 +1,7 @@
 /**
- * Trigonometric and hyperbolic functions of one tensor. Shapes: as the input. Dtypes: floating ones are
- * kept, integers and bools give the default one. Gradient: yes. All throw ArgumentError for what is
- * no tensor. Each is the function of that name in PyTorch.
+ * Trigonometric and hyperbolic functions of one tensor. Shapes: as the input. Dtypes: floating ones
+ * are kept, integers and bools give the default one. Gradient: yes. All throw ArgumentError for a
+ * value that is not a tensor. Each is the function of that name in PyTorch.
  */
 
 import type { Tensor } from '../core/tensor.js';

@@ -14,23 +14,23 @@ import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { bincountOf } from './search.js';
 
-/** What {@link unique} gives beside the values. */
+/** Options of {@link unique}: further results, and accepted ones. */
 export interface UniqueOptions {
-  /** Accepted for PyTorch's sake: the values are always sorted. */
+  /** Accepted and ignored: the values are always sorted. */
   sorted?: boolean;
-  /** Also where each element went, in the shape of the input. */
+  /** Also return the index of each element's value, in the shape of the input. */
   returnInverse?: boolean;
-  /** Also how often each value occurs. */
+  /** Also return the count of each value. */
   returnCounts?: boolean;
 }
 
-/** What {@link uniqueConsecutive} gives beside the values. */
+/** Options of {@link uniqueConsecutive}: further results. */
 export type UniqueConsecutiveOptions = Omit<UniqueOptions, 'sorted'>;
 type WithBoth = UniqueOptions & { returnInverse: true; returnCounts: true };
 type WithOne = UniqueOptions & ({ returnInverse: true } | { returnCounts: true });
 /**
- * The forms of {@link unique}, of the function or without an input of the method: how many tensors
- * it gives depends on what is asked for.
+ * The forms of {@link unique}, with an input for the function and without for the method. The
+ * options decide the number of results.
  */
 interface Unique<Input extends unknown[]> {
   (...args: [...Input, options: WithBoth]): [Tensor, Tensor, Tensor];
@@ -47,7 +47,7 @@ interface Unique<Input extends unknown[]> {
   ): Tensor | Tensor[];
   (...args: [...Input, options?: UniqueOptions]): Tensor | Tensor[];
 }
-/** Those of {@link uniqueConsecutive}. */
+/** The forms of {@link uniqueConsecutive}. */
 interface UniqueConsecutive<Input extends unknown[]> {
   (
     ...args: [
@@ -73,13 +73,13 @@ function checkFlags(op: string, flags: Record<string, boolean>): void {
 }
 
 /**
- * The different values of a tensor in rising order, then (where asked for) the index of each
- * element's value and the counts. Each NaN is its own. Blocks.
+ * The distinct values of a tensor in rising order, then (if requested) the index of each element's
+ * value and the counts. No two NaNs are equal. Blocks.
  *
  * Shapes: any, flattened; `[k]`, the input's, `[k]`. Dtypes: all; values keep theirs, the others
  * are int64. Gradient: none.
  *
- * @throws ArgumentError for no tensor
+ * @throws ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.unique`
  */
 export const unique = defineComposite(
@@ -118,7 +118,7 @@ export const unique = defineComposite(
  * The first value of each run of equal ones: as {@link unique} in results, shapes and dtypes,
  * without sorting. Blocks.
  *
- * @throws ArgumentError for no tensor
+ * @throws ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.unique_consecutive`
  */
 export const uniqueConsecutive = defineComposite(
@@ -160,12 +160,12 @@ function assemble(heads: Tensor, inverse: Tensor | null, group: Tensor | null): 
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * The different values in order, and where asked for the inverse indices and counts; the same
-     * as {@link unique}. Blocks.
+     * The distinct values in order, and if requested the inverse indices and counts; the same as
+     * {@link unique}. Blocks.
      */
     unique: Unique<[]>;
     /**
-     * The values of runs of equal elements, and where asked for the inverse indices and counts; the
+     * The values of runs of equal elements, and if requested the inverse indices and counts; the
      * same as {@link uniqueConsecutive}. Blocks.
      */
     uniqueConsecutive: UniqueConsecutive<[]>;

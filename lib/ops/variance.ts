@@ -80,8 +80,8 @@ const varMeanOp: Op<Variance> = defineOp({
 /** An option of `var`, `std` and their like. */
 export interface CorrectionOption {
   /**
-   * Subtracted from the count: 1, the default, for the sample variance, 0 for the population's. The
-   * same as `unbiased`, which is true or false.
+   * Subtracted from the count: 1, the default, for the sample variance, 0 for that of the
+   * population. `unbiased` is the same as a boolean.
    */
   correction?: number;
 }
@@ -107,8 +107,8 @@ export const varMean = defineFunction(
 );
 
 /**
- * {@link varMean} for functions of other names. A boolean in the place of dims is `unbiased`, as in
- * PyTorch; `wide` gives float32 for 16-bit floats. @internal
+ * {@link varMean} for functions of other names. A boolean in the position of dims is `unbiased`, as
+ * in PyTorch; `wide` gives float32 for 16-bit floats. @internal
  */
 export function varMeanAs(
   op: string,
@@ -128,8 +128,8 @@ export function varMeanAs(
 }
 
 /**
- * Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for
- * others @see PyTorch `torch.var`
+ * Variance over dims; NaN over too few elements. Floating dtypes, kept. Gradient: yes. @throws
+ * DtypeError for others @see PyTorch `torch.var`
  */
 const variance = defineFunction(
   'var(input, /, dim, unbiased, keepdim, *, correction)',

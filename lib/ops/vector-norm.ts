@@ -65,7 +65,7 @@ function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Ten
   if (order === 1) return spread.mul(x.sign());
   if (order === 2) {
     const zero = whole.eq(0);
-    // a quotient by 0 would spoil the second gradient
+    // a division by 0 would make the second gradient NaN
     return where(zero, 0, spread.mul(x.div(where(zero, 1, whole))));
   }
   if (!Number.isFinite(order)) {

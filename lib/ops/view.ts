@@ -174,11 +174,11 @@ export function detach(input: Tensor): Tensor {
 }
 
 /**
- * Another shape of the same memory; one size may be -1, which is found. Shapes: as many elements,
- * in the same order. Gradient: yes.
+ * The same memory with another shape; one size may be -1, which is computed. Shapes: as many
+ * elements, in the same order. Gradient: yes.
  *
- * @throws ShapeError where that needs a copy, for another number of elements or several -1;
- * ArgumentError for a size that is no integer of 0 or more
+ * @throws ShapeError if that needs a copy, for another number of elements, or several -1;
+ * ArgumentError for a size that is not an integer of 0 or more
  * @see PyTorch `torch.Tensor.view`
  */
 export const view = defineFunction('view(input, /, size)', (input: Tensor, size: Shape): Tensor => {
@@ -187,11 +187,11 @@ export const view = defineFunction('view(input, /, size)', (input: Tensor, size:
 });
 
 /**
- * Another shape of the same elements in row-major order: a view where possible, also of the same
+ * The same elements in row-major order with another shape: a view where possible, also of the same
  * shape, else a copy; one size may be -1. Gradient: yes.
  *
  * @throws ShapeError for another number of elements or several -1; ArgumentError for a size that is
- * no integer of 0 or more
+ * not an integer of 0 or more
  * @see PyTorch `torch.reshape`
  */
 export const reshape = defineFunction(
@@ -210,8 +210,8 @@ export const reshape = defineFunction(
  * Dims of size 1 stretched to `size` without copying, and new ones in front; -1 keeps a size. Do
  * not write into the result. Gradient: yes, the sum.
  *
- * @throws ShapeError where another size differs, or there are fewer; ArgumentError for a size that
- * is no integer of 0 or more
+ * @throws ShapeError if a size that is not 1 differs, or for fewer sizes than dims; ArgumentError
+ * for a size that is not an integer of 0 or more
  * @see PyTorch `torch.Tensor.expand`
  */
 export const expand = defineFunction(
@@ -244,8 +244,7 @@ export const unsqueeze = defineFunction(
 );
 
 /**
- * Without dims of size 1, as a view; with `dim`, without those of the listed that have it.
- * Gradient: yes.
+ * Drops dims of size 1, as a view; with `dim`, only those listed. Gradient: yes.
  *
  * @throws IndexError for a dim out of range or given twice
  * @see PyTorch `torch.squeeze`
@@ -260,7 +259,7 @@ export const squeeze = defineFunction(
 
 /**
  * Dims `startDim` (0) to `endDim` (-1) merged into one: `[a, b, c]` gives `[a b c]`; a view where
- * possible, else a copy. Of no dims, `[1]`; of one dim, the tensor itself. Gradient: yes.
+ * possible, else a copy. A tensor without dims gives `[1]`, one with one dim itself. Gradient: yes.
  *
  * @throws IndexError for a dim out of range; ArgumentError if the end comes before the start
  * @see PyTorch `torch.flatten`
@@ -369,9 +368,9 @@ declare module '../core/tensor.js' {
     >;
     /**
      * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or
-     * `[1, 3]`; itself of its own size. Gradient: yes.
+     * `[1, 3]`; itself if it has the size already. Gradient: yes.
      *
-     * @throws ShapeError for some sizes that do not broadcast to this shape; not all are noticed
+     * @throws ShapeError for sizes that do not broadcast to this shape; some are not detected
      * @see PyTorch `torch.Tensor.sum_to_size`
      */
     sumToSize(size: Shape): Tensor;

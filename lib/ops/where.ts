@@ -2,8 +2,8 @@
  * Choice by a mask: where and maskedFill. Shapes broadcast.
  *
  * Every function throws ShapeError if shapes do not broadcast, DeviceError for tensors on two
- * devices, and ArgumentError for an operand that is neither a tensor nor, where one may stand, a
- * number.
+ * devices, and ArgumentError for an operand that is neither a tensor nor a number where one is
+ * allowed.
  */
 
 import { dispatchOne } from '../core/dispatch.js';
@@ -44,11 +44,11 @@ const whereOp: Op<object> = definePointwise('where', 3, {
  * condition alone, the indices of its elements that are not 0, one int64 vector for each dim, and
  * one without dims (which blocks).
  *
- * Shapes: all three broadcast. Dtypes: condition bool (or uint8), of any dtype where it stands
- * alone; the others promoted. Gradient: input and other.
+ * Shapes: all three broadcast. Dtypes: condition bool (or uint8), of any dtype if it is the only
+ * argument; the others promoted. Gradient: input and other.
  *
  * @throws DtypeError for a condition of another dtype; ShapeError if shapes do not broadcast;
- * DeviceError for two devices; ArgumentError for what is neither tensor nor number
+ * DeviceError for two devices; ArgumentError for a value that is neither a tensor nor a number
  * @see PyTorch `torch.where`
  */
 export function where(condition: Tensor): Tensor[];
@@ -58,7 +58,7 @@ export function where(
   input: TensorLike,
   other: TensorLike | { other: TensorLike },
 ): Tensor;
-/** The same by name. */
+/** The same with options. */
 export function where(condition: Tensor, options: { input: TensorLike; other: TensorLike }): Tensor;
 export function where(
   condition: Tensor,
@@ -103,8 +103,8 @@ function checkMask(mask: Tensor, op: string): void {
 }
 
 /**
- * The value of a fill in the dtype that it is for. @throws ArgumentError for a number that integers
- * do not hold, which would be taken for another one.
+ * Converts the value of a fill to the dtype of the tensor. @throws ArgumentError for a number out
+ * of the range of an integer dtype.
  */
 function fillerOf(input: Tensor, value: TensorLike, op: string): Tensor {
   if (value instanceof Tensor) return value.to(input.dtype);
@@ -118,9 +118,7 @@ function fillerOf(input: Tensor, value: TensorLike, op: string): Tensor {
   );
 }
 
-/**
- * The operands of `where`. @throws DtypeError, ShapeError, ArgumentError by the name of the fill
- */
+/** The operands of `where`. @throws DtypeError, ShapeError, ArgumentError naming the fill */
 function fillOperands(op: string, input: Tensor, mask: Tensor, value: TensorLike): Tensor[] {
   checkMask(mask, op);
   const filler = fillerOf(input, value, op);
@@ -153,8 +151,8 @@ addMethod('where', function (condition: Tensor, other: TensorLike | { other: Ten
  * PyTorch refuses. Dtypes: bool mask; the input's, to which the value is converted. Gradient:
  * input, 0 where filled, and a tensor as value.
  *
- * @throws DtypeError if the mask is not bool; ArgumentError for a number that integers of the dtype
- * do not hold; ShapeError, DeviceError as {@link where}
+ * @throws DtypeError if the mask is not bool; ArgumentError for a number out of the range of an
+ * integer dtype; ShapeError, DeviceError as {@link where}
  * @see PyTorch `torch.Tensor.masked_fill`
  */
 export const maskedFill = defineFunction(

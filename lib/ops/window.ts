@@ -50,8 +50,7 @@ const sliceOp: Op<Slice> = defineView({
 });
 
 /**
- * Zeros with `g` in place of the view's elements; the write is an op of its own, so that it can be
- * differentiated again.
+ * Zeros with `g` in place of the view's elements. The write is an op, so that it has a gradient.
  */
 function zerosAround<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P): Tensor {
   if (isDistributedVariable(g)) return addedAt(op, shape, g, params);
@@ -61,14 +60,13 @@ function zerosAround<P extends object>(op: Op<P>, shape: Shape, g: Tensor, param
 }
 
 /**
- * A gradient that is differentiated again, of a distributed tensor: no view of one can be written
- * into under autograd.
+ * A gradient of a distributed tensor under `createGraph`, since autograd does not record writes
+ * into views of a distributed tensor.
  */
 const isDistributedVariable = (g: Tensor): boolean => g.sharding !== null && g.requiresGrad;
 
 /**
- * The same without a write: each element of `g` is added at the place of the one that the view
- * took.
+ * The same without a write: adds each element of `g` at the index of the element that the view has.
  */
 function addedAt<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P): Tensor {
   const numel = shape.reduce((a, b) => a * b, 1);
@@ -147,7 +145,7 @@ const unfoldOp: Op<Unfold> = defineView({
   doc: 'Windows of one dim, as a last dim; they may overlap.',
   sharding: viewRule<Unfold>(({ shape }, { dim }) => sameDims(shape.length, [dim])),
   view: (input, { dim, size, step }) => {
-    // not read without dims: there one window takes the place of all
+    // not read without dims, where a single window replaces the tensor
     const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1;
     const stride = input.strides[dim] ?? 1;
     return {
@@ -159,7 +157,7 @@ const unfoldOp: Op<Unfold> = defineView({
   vjp: (ctx, g) => {
     if (isDistributedVariable(g)) return [addedAt(unfoldOp, ctx.inputShape(0), g, ctx.params)];
     if (ctx.inputShape(0).length === 0) return [g.sum()];
-    // Windows overlap, so each position within a window is added by itself.
+    // Adds each position within a window separately, because windows overlap.
     const { dim, size, step } = ctx.params;
     const zeros = g.newZeros(ctx.inputShape(0));
     const length = g.shape[dim] as number;
@@ -175,7 +173,7 @@ const unfoldOp: Op<Unfold> = defineView({
  * `length` elements of one dim from `start` (negative: from the end), as a view: `[..., n, ...]`
  * gives `[..., length, ...]`. Gradient: yes.
  *
- * @throws IndexError if they do not lie inside, or are no integers, or for a dim out of range
+ * @throws IndexError if they are out of range or not integers, or for a dim out of range
  * @see PyTorch `torch.narrow`
  */
 export const narrow = defineFunction(
@@ -214,8 +212,8 @@ export const narrow = defineFunction(
  * with Python's rules for negative and large bounds. The size there is max(0, ceil((end - start) /
  * step)). Gradient: yes.
  *
- * @throws ArgumentError for bounds that are no integers, or a step that is no positive one;
- * IndexError for a dim out of range
+ * @throws ArgumentError unless bounds are integers and the step a positive integer; IndexError for
+ * a dim out of range
  * @see Python `x[start:end:step]`
  */
 export const slice = defineFunction(
@@ -239,7 +237,7 @@ export const slice = defineFunction(
     const size = input.shape[at] as number;
     const bound = (value: number | null, missing: number): number => {
       if (value === null) return missing;
-      // Infinity is a bound like any that is too large; a fraction or NaN is none.
+      // Accepts Infinity like any bound that is too large; refuses fractions and NaN.
       if (
         !Number.isInteger(value) &&
         value !== Number.POSITIVE_INFINITY &&
@@ -263,9 +261,10 @@ export const slice = defineFunction(
 );
 
 /**
- * One index of one dim, which falls away, as a view; negative: from the end. Gradient: yes.
+ * One slice of a dim, as a view without this dim; a negative index counts from the end. Gradient:
+ * yes.
  *
- * @throws IndexError for an index or a dim out of range, or no integer
+ * @throws IndexError for an index or a dim that is out of range or not an integer
  * @see PyTorch `torch.select`
  */
 export const select = defineFunction(
@@ -290,8 +289,8 @@ export const select = defineFunction(
  * above the diagonal, or below if negative. Shapes: `[m, n]` gives `[min(m, n)]`, or less off the
  * diagonal. Gradient: yes.
  *
- * @throws IndexError for a dim out of range; ArgumentError for equal dims, or an offset that is no
- * integer
+ * @throws IndexError for a dim out of range; ArgumentError for equal dims, or an offset that is not
+ * an integer
  * @see PyTorch `torch.diagonal`
  */
 export const diagonal = defineFunction(
