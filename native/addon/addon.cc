@@ -40,6 +40,7 @@ napi_value init(napi_env env, napi_value exports) {
   export_streams(env, exports);
   export_devices(env, exports);
   export_groups(env, exports);
+  export_collectives(env, exports);
   export_device_groups(env, exports);
   export_gloo(env, exports);
   export_process(env, exports);

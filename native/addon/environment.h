@@ -168,6 +168,7 @@ void export_transfer(napi_env env, napi_value exports);
 void export_streams(napi_env env, napi_value exports);
 void export_devices(napi_env env, napi_value exports);
 void export_groups(napi_env env, napi_value exports);
+void export_collectives(napi_env env, napi_value exports);
 void export_device_groups(napi_env env, napi_value exports);
 void export_gloo(napi_env env, napi_value exports);
 void export_process(napi_env env, napi_value exports);

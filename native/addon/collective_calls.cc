@@ -1,0 +1,185 @@
+// Collective calls of JavaScript: decodes the words, checks the operands, and puts the call into the
+// ring of the group's stream. Groups are created and left in groups.cc.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "borrowed.h"
+#include "environment.h"
+#include "member.h"
+
+namespace shardwise {
+
+namespace {
+
+constexpr int64_t kCallWords = 14;
+
+// A call with the data that it points to.
+struct OwnedCall {
+  std::shared_ptr<Member> member;
+  CollectiveCall call{};
+  std::vector<int64_t> counts;  // then the send counts
+  SharedText name, where, about;
+  BorrowedCopy borrowed;  // its input, if that is in an ArrayBuffer
+};
+
+// setText(number, text)
+napi_value set_text(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  napi_value raw[2] = {};
+  if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
+  if (!is_string(env, raw[1]) || !state_of(env).texts.set(args[0], string_argument(env, raw[1])))
+    return fail_call(env, Code::Invalid, "malformed text");
+  return nullptr;
+}
+
+// Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
+// its first byte, number of counts, the numbers of name, where and about; then the counts.
+Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText* error) {
+  int64_t w[kCallWords];
+  for (int64_t i = 0; i < kCallWords; i++) {
+    w[i] = i < words ? to_integer(state.words[i]) : INT64_MIN;
+    if (w[i] == INT64_MIN)
+      return fail(error, Code::Invalid, "malformed collective: word %lld",
+                  static_cast<long long>(i));
+  }
+  const auto found = state.members.find(w[0]);
+  if (found == state.members.end())
+    return fail(error, Code::Closed, "this rank has left the group");
+  owned.member = found->second;
+  const Member& group = *owned.member;
+  if (w[1] < 0 || w[1] >= kNumCollectives || w[2] < 0 || w[2] >= kNumReduces || w[3] < 0 ||
+      w[3] >= kNumDTypes || w[5] < 0 || w[5] > int64_t{1} << 48)
+    return fail(error, Code::Invalid, "malformed collective");
+  CollectiveCall& call = owned.call;
+  call.kind = static_cast<Collective>(w[1]);
+  call.reduce = static_cast<Reduce>(w[2]);
+  call.dtype = static_cast<DType>(w[3]);
+  call.root = static_cast<int32_t>(w[4]);
+  call.count = w[5];
+  if ((has_root(call.kind) || is_message(call.kind)) && (w[4] < 0 || w[4] >= group.size))
+    return fail(error, Code::Invalid, "root %lld is not of a group of %d",
+                static_cast<long long>(w[4]), group.size);
+  owned.name = state.texts.find(w[11]);
+  owned.where = state.texts.find(w[12]);
+  owned.about = state.texts.find(w[13]);
+  if (!owned.name || !owned.where || !owned.about)
+    return fail(error, Code::Invalid, "malformed collective: a text");
+  const int64_t expected = !has_counts(call.kind)              ? 0
+                           : call.kind == Collective::AllToAll ? 2 * group.size
+                                                               : group.size;
+  if (w[10] != expected || words != kCallWords + expected)
+    return fail(error, Code::Invalid, "malformed collective: counts");
+  owned.counts.reserve(expected);
+  for (int64_t i = 0; i < expected; i++) {
+    const int64_t count = to_integer(state.words[kCallWords + i]);
+    if (count < 0 || count > int64_t{1} << 44)
+      return fail(error, Code::Invalid, "malformed collective: a count");
+    owned.counts.push_back(count);
+  }
+  call.counts = owned.counts.data();
+  call.send_counts = owned.counts.data() + group.size;
+  return kOk;
+}
+
+// The memory of an operand, after a check of its bounds. `elements` 0 may have no memory.
+Status operand(Environment& state, const Member& member, const CollectiveCall& call,
+               const double* words, int64_t elements, StorageEntry** entry, char** data,
+               ErrorText* error) {
+  *entry = nullptr;
+  *data = nullptr;
+  const int64_t handle = to_integer(words[0]), offset = to_integer(words[1]),
+                bytes = elements * item_size(call.dtype);
+  if (handle == 0 && elements == 0) return kOk;
+  StorageEntry* found = state.storages.find(handle);
+  if (!found) return fail(error, Code::Closed, "the storage was freed");
+  if (found->device != member.stream->device_code())
+    return fail(error, Code::Device, "the tensor is on another device than the group");
+  if (offset < 0 || offset + bytes > found->bytes)
+    return fail(error, Code::Invalid, "bytes %lld to %lld are outside a storage of %lld",
+                static_cast<long long>(offset), static_cast<long long>(offset + bytes),
+                static_cast<long long>(found->bytes));
+  const Status status = state.check_adopted(*found, error);
+  if (!status.ok()) return status;
+  *entry = found;
+  *data = found->data + offset;
+  return kOk;
+}
+
+void run_call(Stream& s, OwnedCall& owned) {
+  Member& member = *owned.member;
+  Failed why;
+  if (s.skips(&why)) {
+    // The input was not computed: the other ranks must not wait for it.
+    ErrorText reason;
+    Text(reason).add("a rank failed before %s: ", owned.name->c_str()).add_cause(why.text);
+    member.abort(reason);
+    return;
+  }
+  ErrorText text;
+  owned.call.error = &text;
+  owned.call.stream = s.native();
+  owned.call.name = owned.name->c_str();
+  owned.call.where = owned.where->c_str();
+  owned.call.about = owned.about->c_str();
+  const Status status = member.run(owned.call);
+  if (!status.ok())
+    s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code
+                                                                                     : Code::Peer,
+                text);
+}
+
+// collective(words)
+napi_value collective(napi_env env, napi_callback_info info) {
+  int64_t words;
+  if (!read_integers(env, info, 1, &words)) return nullptr;
+  if (words > kWordBytes / 8)
+    return fail_call(env, Code::Invalid, "malformed collective: bad length");
+  Environment& state = state_of(env);
+  auto owned = std::make_unique<OwnedCall>();
+  ErrorText error;
+  Status status = read_call(state, words, *owned, &error);
+  StorageEntry *in = nullptr, *out = nullptr;
+  char *from = nullptr, *to = nullptr;
+  if (status.ok()) {
+    const Member& group = *owned->member;
+    const CollectiveExtent extent = extent_of(owned->call, group.rank, group.size);
+    status = operand(state, group, owned->call, state.words + 6, extent.in, &in, &from, &error);
+    if (status.ok())
+      status = operand(state, group, owned->call, state.words + 8, extent.out, &out, &to, &error);
+    if (status.ok() && in) status = check_value(*in, &error);
+    if (status.ok() && out && out->adopted)
+      status = fail(&error, Code::Unsupported,
+                    "the result would lie in the memory of an ArrayBuffer, which may go while "
+                    "other ranks are waited for. Use a copy: clone()");
+    if (status.ok() && in && in->adopted) {
+      status =
+          copy_borrowed(from, extent.in * item_size(owned->call.dtype), &owned->borrowed, &error);
+      from = owned->borrowed.get();
+    }
+  }
+  if (!status.ok()) return fail_call(env, status.code, error);
+  owned->call.in = from;
+  owned->call.out = to;
+  Stream& stream = *owned->member->stream;
+  if (in) state.touch(*in, stream);
+  if (out) state.touch(*out, stream);
+  // A plain pointer needs no allocation in the function, which runs once.
+  stream.enqueue(
+      [call = owned.release()](Stream& s) { run_call(s, *std::unique_ptr<OwnedCall>(call)); });
+  if (in) in->last_sequence = stream.submitted();
+  if (out) {
+    out->last_sequence = stream.submitted();
+    state.write(*out, stream, false);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void export_collectives(napi_env env, napi_value exports) {
+  export_function<set_text>(env, exports, "setText");
+  export_function<collective>(env, exports, "collective");
+}
+
+}  // namespace shardwise
