@@ -1,5 +1,6 @@
 /** Accumulates a gradient into `.grad` of a leaf, and finds where the gradient of a tensor goes. */
 
+import { outsideScopes } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
 import { isNonOverlappingAndDense } from '../core/shape.js';
 import { heldOf } from '../core/sharding.js';
@@ -36,8 +37,11 @@ export class AccumulateGrad extends Node {
       );
     else if (this.createGraph) setGrad(variable, before.add(grad));
     else before.add_(grad);
-    if (variable.postAccumulateHooks !== null)
-      for (const hook of variable.postAccumulateHooks.values()) hook(variable);
+    const { postAccumulateHooks } = variable;
+    if (postAccumulateHooks !== null)
+      outsideScopes(() => {
+        for (const hook of postAccumulateHooks.values()) hook(variable);
+      });
     return NO_GRADIENTS;
   }
 }

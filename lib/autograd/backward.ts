@@ -80,9 +80,16 @@ function run(
     targets = list;
   }
   const edges = roots.map((t) => requiredEdge(t, 'backward', 'the tensor'));
-  const rootGrads = roots.map((t, i) => rootGradient(t, grads[i] ?? null));
+  roots.forEach((t, i) => {
+    checkRootGradient(t, grads[i] ?? null);
+  });
   for (const t of targets) t.retainGrad();
-  runBackward(edges, rootGrads, { retainGraph, createGraph, captures: null, only });
+  runBackward(edges, () => rootGradients(roots, grads), {
+    retainGraph,
+    createGraph,
+    captures: null,
+    only,
+  });
 }
 
 /** Options of {@link grad}. */
@@ -161,11 +168,16 @@ function gradientsOfInputs(
   const captures = asList('autograd.grad', 'inputs', inputs).map((t) =>
     requiredEdge(t, 'autograd.grad', 'an input'),
   );
-  const results = runBackward(
-    roots.map((t) => requiredEdge(t, 'autograd.grad', 'an output')),
-    roots.map((t, i) => rootGradient(t, grads[i] ?? null)),
-    { retainGraph, createGraph, captures, only: null },
-  );
+  const edges = roots.map((t) => requiredEdge(t, 'autograd.grad', 'an output'));
+  roots.forEach((t, i) => {
+    checkRootGradient(t, grads[i] ?? null);
+  });
+  const results = runBackward(edges, () => rootGradients(roots, grads), {
+    retainGraph,
+    createGraph,
+    captures,
+    only: null,
+  });
   if (!allowUnused) {
     const missing = results.indexOf(null);
     if (missing >= 0) {
@@ -230,7 +242,18 @@ export function requiredEdge(t: Tensor, op: string, what: string): Edge {
   return edge;
 }
 
-function rootGradient(t: Tensor, given: Tensor | null): Tensor {
+/** The given gradient of each root, or ones. */
+function rootGradients(
+  roots: readonly Tensor[],
+  given: readonly (Tensor | null)[],
+): readonly Tensor[] {
+  return roots.map((t, i) => {
+    const grad = given[i] ?? null;
+    return grad === null ? t.detach().newOnes(t.shape) : exposeOne(grad);
+  });
+}
+
+function checkRootGradient(t: Tensor, given: Tensor | null): void {
   if (given === null) {
     if (t.numel() !== 1) {
       throw new AutogradError(
@@ -241,7 +264,7 @@ function rootGradient(t: Tensor, given: Tensor | null): Tensor {
         },
       );
     }
-    return t.detach().newOnes(t.shape);
+    return;
   }
   if (!sameShape(given.shape, t.shape)) {
     throw new ShapeError(
@@ -250,7 +273,6 @@ function rootGradient(t: Tensor, given: Tensor | null): Tensor {
       { gradient: given.shape, shape: t.shape },
     );
   }
-  return exposeOne(given);
 }
 
 function hookTarget(t: Tensor, op: string): Edge {

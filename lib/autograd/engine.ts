@@ -43,10 +43,13 @@ export function queueCallback(fn: () => void): void {
   callbacks.push(fn);
 }
 
-/** Runs backward and returns the captured gradients (null where none arrived). */
+/**
+ * Runs backward and returns the captured gradients (null where none arrived). It makes the
+ * gradients of the roots in its own scope.
+ */
 export function runBackward(
   roots: readonly Edge[],
-  rootGrads: readonly Tensor[],
+  rootGrads: () => readonly Tensor[],
   options: EngineOptions,
 ): (Tensor | null)[] {
   const callbacks: (() => void)[] = [];
@@ -57,7 +60,7 @@ export function runBackward(
   const scope = options.createGraph ? null : openScope(true);
   const run = new BackwardRun(options, scope);
   try {
-    run.start(roots, rootGrads);
+    run.start(roots, rootGrads());
     run.drain();
     for (const fn of callbacks) outsideScopes(fn);
     return run.captured;
@@ -183,10 +186,7 @@ class BackwardRun implements BackwardPass {
   }
 
   private apply(node: Node, grads: Gradients): Gradients {
-    if (node instanceof AccumulateGrad) {
-      node.createGraph = this.options.createGraph;
-      if (node.variable.postAccumulateHooks !== null) return outsideScopes(() => node.apply(grads));
-    }
+    if (node instanceof AccumulateGrad) node.createGraph = this.options.createGraph;
     const results = node.runsUserCode
       ? expose(outsideScopes(() => node.apply(expose(grads))))
       : node.apply(grads);

@@ -81,6 +81,8 @@ export class SavedTensor {
     layers.backend.observer?.mark(t.storage, 'activation');
     if (this.storage === null) t.retain();
     else this.storage.retain();
+    const held = this.storage ?? t.storage;
+    if (held !== null) held.saves++;
   }
 
   /** The saved value with its history. @throws InPlaceError if it was overwritten since. */
@@ -124,6 +126,8 @@ export class SavedTensor {
   }
 
   release(): void {
+    const held = this.storage ?? this.tensor?.storage;
+    if (held) held.saves--;
     if (this.storage === null) this.tensor?.release();
     else if (this.tensor !== null && this.storage.handle !== 0) this.storage.release();
     this.tensor = null;

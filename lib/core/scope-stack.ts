@@ -10,10 +10,25 @@ export class Scope {
   readonly storages: Storage[] = [];
   /** Whether a backward pass opened it. Backward frees gradients right after their use. */
   readonly ofBackward: boolean;
+  private mostMoved = 64;
 
   constructor(parent: Scope | null, ofBackward: boolean) {
     this.parent = parent;
     this.ofBackward = ofBackward;
+  }
+
+  /** Takes a storage of another scope. Forgets freed ones, which pile up in a long-lived scope. */
+  take(storage: Storage): void {
+    const { storages } = this;
+    storage.scope = this;
+    storages.push(storage);
+    // A running backward pass knows positions in the list.
+    if (this.ofBackward || storages.length < this.mostMoved) return;
+    let count = 0;
+    for (const each of storages)
+      if (each.scope === this && each.handle !== 0) storages[count++] = each;
+    storages.length = count;
+    this.mostMoved = Math.max(64, 2 * count);
   }
 
   /** Moves a storage of a backward pass to the open scope of the program, or to the collector. */
@@ -55,14 +70,18 @@ export function setScope(scope: Scope | null): void {
 /** Storages that `fn` returned from a scope, with the returned tensors that view each. @internal */
 export type KeptStorages = Map<Storage, Set<object>>;
 
-/** Ends a scope. Held or kept storages move out; the rest is freed in one call. @internal */
+/** Ends a scope. Held or kept storages move to its parent; the rest is freed in one call. @internal */
 export function closeScope(scope: Scope, kept: KeptStorages | null): void {
   currentScope = scope.parent;
   const dead: Storage[] = [];
   for (const storage of scope.storages) {
     if (storage.scope !== scope || storage.handle === 0) continue;
-    if (storage.retains > 0) storage.escape();
-    else if (kept?.has(storage))
+    if (storage.retains > 0) {
+      // Of what only the graph needs, tensors of the scope are no owners any more.
+      if (storage.saves === storage.retains && !storage.exposed && kept?.has(storage) !== true)
+        storage.refs = storage.retains;
+      moveTo(storage, scope.parent);
+    } else if (kept?.has(storage))
       keepFor(storage, kept.get(storage) as ReadonlySet<object>, scope.parent);
     else dead.push(storage);
   }
@@ -78,10 +97,8 @@ function keepFor(storage: Storage, tensors: ReadonlySet<object>, owner: Scope | 
 
 function moveTo(storage: Storage, owner: Scope | null): void {
   if (storage.scope === owner) return;
-  if (owner) {
-    storage.scope = owner;
-    owner.storages.push(storage);
-  } else storage.escape();
+  if (owner !== null) owner.take(storage);
+  else storage.escape();
 }
 
 /** Makes the innermost open scope the owner of a storage, which it frees at its end. @internal */

@@ -38,6 +38,8 @@ export class Storage {
   refs = 0;
   /** @internal owners that outlive a scope: the tape, `.grad`, `keep` */
   retains = 0;
+  /** @internal those of the retains that are tensors saved for backward */
+  saves = 0;
   /** @internal the object whose garbage collection frees the memory */
   token: object | null = null;
   /** @internal the open scope that will free it */
@@ -112,12 +114,14 @@ export class Storage {
   /** @internal removes an owner that {@link retain} added */
   release(): void {
     this.retains--;
-    this.unref('its last owner let it go');
+    this.refs--;
+    if (this.refs === 0) this.free('its last owner let it go');
   }
 
-  /** @internal */
+  /** @internal removes a tensor as an owner; one of an ended scope is none any more */
   unref(reason: string): void {
-    if (--this.refs === 0) this.free(reason);
+    if (this.refs > this.retains) this.refs--;
+    if (this.refs === 0) this.free(reason);
   }
 
   /** @internal */

@@ -161,13 +161,13 @@ describe('a hook on several tensors', () => {
     step();
     const peak = memory.stats().peakAllocatedBytes - before.allocatedBytes;
     assert.ok(peak < 2.5 * (layers[0]?.weight.nbytes as number), `the peak is ${peak} bytes`);
-    const tokens: number[] = [];
     for (let i = 0; i < 20; i++) {
+      const { tokens } = memory.stats();
       for (const p of [...parameters, input]) p.grad = null;
       step();
-      tokens.push(memory.stats().tokens);
+      const after = memory.stats().tokens;
+      assert.ok(after <= tokens, `${tokens} before the step, ${after} after it`);
     }
-    assert.equal(new Set(tokens).size, 1, `tokens: ${tokens}`);
   });
 
   it('may be on no tensors, and then never runs', () => {

@@ -118,6 +118,58 @@ describe('scope', () => {
     assert.equal(allocated(), before);
   });
 
+  it('moves what a graph needs to the scope around it, which frees it once backward has used it', () => {
+    const x = zeros([1000]).requiresGrad_();
+    memory.collect();
+    const { allocatedBytes, tokens } = memory.stats();
+    scope(() => {
+      const loss = scope(() => x.mul(2).exp().sin().sum());
+      assert.equal(allocated() - allocatedBytes, 4032 + 64); // the result of exp, and the loss
+      assert.equal(memory.stats().tokens, tokens);
+      loss.backward();
+      assert.equal(allocated() - allocatedBytes, 4032 + 64); // .grad, and the loss
+      x.grad = null;
+      const exp = scope(() => scope(() => x.exp()));
+      exp.sum().backward();
+      assert.equal(exp.sum().item(), 1000);
+    });
+    x.grad = null;
+    assert.deepEqual([allocated(), memory.stats().tokens], [allocatedBytes, tokens]);
+  });
+
+  it('keeps what the graph needs and a view of it was returned', () => {
+    const x = ones([2]).requiresGrad_();
+    const view = scope(() => x.sub(1).softmax(0).view(2, 1));
+    view.sum().backward();
+    assert.deepEqual(view.tolist(), [[0.5], [0.5]]);
+  });
+
+  it('forgets what was freed, however many scopes end inside', () => {
+    const x = ones([2]).requiresGrad_();
+    scope(() => {
+      const before = process.memoryUsage().heapUsed;
+      for (let i = 0; i < 20_000; i++) {
+        scope(() => x.mul(2).sum().backward());
+        x.grad = null;
+      }
+      memory.collect();
+      const grown = process.memoryUsage().heapUsed - before;
+      assert.ok(grown < 2 ** 20, `${grown} bytes more`);
+    });
+  });
+
+  it('lets dispose() be called on tensors of it later, whatever still needs their memory', () => {
+    const x = zeros([2]).requiresGrad_();
+    let inner = x;
+    const loss = scope(() => {
+      inner = x.exp();
+      return inner.mul(inner).sum();
+    });
+    inner.dispose();
+    loss.backward();
+    assert.deepEqual(x.grad?.tolist(), [2, 2]);
+  });
+
   it('releases a tensor that is passed to keep()', () => {
     let kept = ones([1]);
     scope(() => {
