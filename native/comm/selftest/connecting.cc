@@ -61,7 +61,7 @@ void connect_world(const Trial& trial, Progress* registry, HostGroup& host) {
   const double seconds = static_cast<double>(now_ns() - begin) / 1e9;
   CHECK(status.ok() || names_only(error.text, trial.culprit), "rank %d gets another cause: %s",
         rank, error.text);
-  CHECK(trial.connects || !status.ok(), "rank %d is connected to one that has never come", rank);
+  CHECK(trial.connects || !status.ok(), "rank %d is connected to a rank that never joined", rank);
   CHECK(seconds < 3.5, "rank %d gets the failure after %.1f s: %s", rank, seconds, error.text);
   registry->done++;
   wait_for(registry->done, kRanks - 1);

@@ -38,7 +38,7 @@ void check_difference(Ranks mode,
     ErrorText error;
     CHECK(reduce_floats(group, 5, &error).ok(), "%s", error.text);
     Status status = call(group, odd, &error);
-    CHECK(status.code == Code::Invalid, "a difference was not seen by rank %d", group.rank());
+    CHECK(status.code == Code::Invalid, "rank %d did not observe the mismatch", group.rank());
     CHECK(contains(error, odd ? odd_part : part), "rank %d says: %s; not: %s", group.rank(),
           error.text, odd ? odd_part : part);
     ErrorText later;
@@ -177,7 +177,7 @@ void test_absence(Ranks mode) {
     if (group.rank() == 2) wait_for(registry->done, 2);
     const Status status = reduce_floats(group, 12, &error);
     const double seconds = static_cast<double>(now_ns() - begin) * 1e-9;
-    CHECK(status.code == Code::Device, "a rank that did not come was not missed");
+    CHECK(status.code == Code::Device, "a rank that did not join was not reported");
     CHECK(contains(error,
                    "rank 2 has not come, its last call was broadcast of 8 bytes from rank 0 at "
                    "b.ts:3 (call 1)"),

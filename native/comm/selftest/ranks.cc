@@ -129,7 +129,7 @@ Progress* new_progress() {
 bool wait_for(const std::atomic<int>& count, int target) {
   const int64_t until = now_ns() + 10'000'000'000;
   while (count.load() < target && now_ns() < until) usleep(500);
-  return CHECK(count.load() >= target, "the ranks did not get there");
+  return CHECK(count.load() >= target, "the ranks did not reach the target");
 }
 
 }  // namespace shardwise::comm::selftest

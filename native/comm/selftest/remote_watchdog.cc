@@ -87,7 +87,7 @@ void differences(Ranks mode) {
     for (const char* part :
          {"(call 101 of group \"remote\")", "broadcast of 2 float32 from rank 0 at b.ts:3",
           "all_reduce of 12 float32 (sum) at a.ts:9"})
-      CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part,
+      CHECK(contains(error, part), "rank %d gets an error without %s: %s", host.rank(), part,
             error.text);
     CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
     ErrorText later;

@@ -40,19 +40,20 @@ void differences(Ranks mode) {
       ErrorText error;
       for (int i = 0; i < 100; i++) CHECK(rank.sum(5 + i, &error).ok(), "%s", error.text);
       host.barrier({"barrier", ""},
-                   &error);  // or one would hear of the difference before it is through these
+                   &error);  // or one would observe the mismatch before it is through these
       const bool odd = host.rank() == 2;
-      if (turn % 3 == 1 && odd) usleep(30'000);  // the others are ahead by more than notes are kept
+      if (turn % 3 == 1 && odd)
+        usleep(30'000);  // the others are ahead by more calls than the log has
       if (turn % 3 == 2 && !odd) usleep(20'000);
       Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
       // A rank that did not see the mismatch has launched, and continues until it gets the failure.
       for (int i = 0; i < (turn % 3 == 1 ? 60 : 1) && status.ok() && !odd; i++)
         status = rank.sum(12, &error);
       if (status.ok())
-        CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
+        CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d got no failure", host.rank());
       const bool many_ahead = turn % 3 == 1;
       for (const char* part : {"(call 101 of the group)", "b.ts:3", many_ahead ? "rank" : "a.ts:9"})
-        CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part,
+        CHECK(contains(error, part), "rank %d gets an error without %s: %s", host.rank(), part,
               error.text);
       CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
       ErrorText later;
@@ -144,7 +145,7 @@ void numbers(Ranks mode) {
         const bool odd = host.rank() == 2;
         Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
         if (status.ok())
-          CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
+          CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d got no failure", host.rank());
         for (const char* part :
              {"(call 1 of group \"turned\")", "broadcast of 2 float32 from rank 7 at b.ts:3"})
           CHECK(contains(error, part), "%s", error.text);
