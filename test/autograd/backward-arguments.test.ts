@@ -1,6 +1,4 @@
-/**
- * How backward is called: in PyTorch's order, or with options, also in the place of the gradient.
- */
+/** The arguments of backward: by position in PyTorch's order, or as options. */
 import assert from 'node:assert/strict';
 import { ArgumentError, AutogradError, autograd, type Tensor, tensor } from '../../lib/index.js';
 
@@ -20,7 +18,7 @@ const twice: Record<string, Call> = {
 
 describe('backward', () => {
   for (const [name, call] of Object.entries(twice)) {
-    it(`${name} can run again`, () => {
+    it(`can run a second time after ${name}`, () => {
       const x = tensor([1, 2]).requiresGrad_();
       const y = x.mul(x);
       for (let i = 0; i < 2; i++) call(y, tensor([1, 1]));
@@ -28,7 +26,7 @@ describe('backward', () => {
     });
   }
 
-  it('{ retainGraph: false } keeps nothing, though a graph is created', () => {
+  it('frees saved tensors with { retainGraph: false }, also if createGraph is on', () => {
     const x = tensor([1, 2]).requiresGrad_();
     const y = x.mul(x).sum();
     y.backward({ retainGraph: false, createGraph: true });
@@ -62,7 +60,7 @@ describe('backward', () => {
     );
   });
 
-  it('refuses what is no option', () => {
+  it('refuses an unknown option', () => {
     const x = tensor([1]).requiresGrad_();
     assert.throws(
       () => x.sum().backward({ retain: true } as never),

@@ -1,5 +1,5 @@
 /**
- * What functions and hooks of users return as gradients is fitted or refused, never broadcast into
+ * Gradients that user functions and hooks return are fitted or refused, and never broadcast to
  * wrong numbers.
  */
 import assert from 'node:assert/strict';
@@ -20,14 +20,14 @@ function identityThatReturns(gradient: (g: Tensor) => unknown): (x: Tensor) => T
   return (x) => Identity.apply(x);
 }
 
-describe('a hook that returns a gradient', () => {
+describe('the gradient that a hook returns', () => {
   const refused: [string, unknown, RegExp][] = [
-    ['of another shape', ones([1]), /expected float32\[3\]/],
-    ['of another dtype', ones([3], { dtype: float64 }), /float64\[3\]/],
-    ['that is a number', 2, /number/],
+    ['a tensor of another shape', ones([1]), /expected float32\[3\]/],
+    ['a tensor of another dtype', ones([3], { dtype: float64 }), /float64\[3\]/],
+    ['a number', 2, /number/],
   ];
   for (const [what, value, message] of refused) {
-    it(`${what} is refused`, () => {
+    it(`is refused if it is ${what}`, () => {
       const w = leaf();
       const y = w.mul(2);
       y.registerHook(() => value as Tensor);
@@ -39,7 +39,7 @@ describe('a hook that returns a gradient', () => {
     });
   }
 
-  it('replaces the gradient, and one that returns nothing keeps it', () => {
+  it('replaces the gradient, while a hook that returns nothing keeps it', () => {
     const w = leaf();
     const y = w.mul(2);
     y.registerHook((g) => g.mul(10));
@@ -48,7 +48,7 @@ describe('a hook that returns a gradient', () => {
     assert.deepEqual(w.grad?.tolist(), [20, 20, 20]);
   });
 
-  it('must return the number and shapes of its node’s gradients', () => {
+  it('must have the number and shapes of the node’s gradients if the hook is on a node', () => {
     const y = leaf().mul(2);
     const handle = y.gradFn?.registerHook(() => [ones([2]), null]);
     assert.throws(() => y.sum().backward(undefined, { retainGraph: true }), AutogradError);
@@ -58,8 +58,8 @@ describe('a hook that returns a gradient', () => {
   });
 });
 
-describe('backward of a function of the user', () => {
-  it('may return a gradient of another dtype, or one that broadcasting widened', () => {
+describe('backward of a user’s autograd.Function', () => {
+  it('may return a gradient of another dtype or of a broadcast shape', () => {
     const w = leaf([1]);
     identityThatReturns(() => ones([3], { dtype: float64 }))(w)
       .sum()
@@ -68,7 +68,7 @@ describe('backward of a function of the user', () => {
     assert.equal(w.grad?.dtype.name, 'float32');
   });
 
-  it('refuses another shape, a value that is no tensor, and too many gradients', () => {
+  it('must not return another shape, a value that is not a tensor, or too many gradients', () => {
     const returned: [(g: Tensor) => unknown, RegExp][] = [
       [
         () => ones([2]),
@@ -96,7 +96,7 @@ describe('backward of a function of the user', () => {
     assert.deepEqual(w.grad?.tolist(), [1, 1, 1]);
   });
 
-  it('reports a freed graph, also after it was freed twice', () => {
+  it('throws if the graph was freed, once or twice', () => {
     const w = leaf();
     const y = w.exp();
     y.sum().backward();

@@ -1,9 +1,9 @@
-/** Cutting tensors off from the graph, and switching recording. */
+/** `detach_`, `retainsGrad` and `setGradEnabled`. */
 import assert from 'node:assert/strict';
 import { AutogradError, isGradEnabled, ones, setGradEnabled } from '../../lib/index.js';
 
-describe('detach_, retainsGrad and setGradEnabled', () => {
-  it('detach_ makes a leaf of a computed tensor, and refuses a view', () => {
+describe('the graph of a tensor', () => {
+  it('no longer includes a tensor after detach_, which makes it a leaf and refuses a view', () => {
     const x = ones([2], { requiresGrad: true });
     const y = x.mul(2);
     assert.equal(y.detach_(), y);
@@ -11,7 +11,7 @@ describe('detach_, retainsGrad and setGradEnabled', () => {
     assert.throws(() => x.mul(2).view(1, 2).detach_(), AutogradError);
   });
 
-  it('retainsGrad says whether a computed tensor keeps its gradient', () => {
+  it('reports by retainsGrad whether a computed tensor keeps its gradient', () => {
     const y = ones([2], { requiresGrad: true }).mul(2);
     assert.equal(y.retainsGrad, false);
     y.retainGrad();
@@ -20,7 +20,7 @@ describe('detach_, retainsGrad and setGradEnabled', () => {
     assert.deepEqual(y.grad?.tolist(), [1, 1]);
   });
 
-  it('setGradEnabled holds until it is called again', () => {
+  it('is not recorded after setGradEnabled(false), until the next call', () => {
     const before = setGradEnabled(false);
     try {
       assert.equal(ones([1], { requiresGrad: true }).mul(2).requiresGrad, false);

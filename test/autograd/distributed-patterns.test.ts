@@ -1,6 +1,6 @@
 /**
- * The patterns that sharded training builds on, run eagerly: storages resized and swapped under a
- * graph, versions set back, hooks.
+ * The patterns of sharded training in eager mode: storages that are resized and swapped under a
+ * graph, restored version counters, hooks.
  */
 import assert from 'node:assert/strict';
 import {
@@ -41,7 +41,7 @@ function assertSameGrad(a: Tensor, b: Tensor): void {
   if (a.grad !== null) assertClose(a.grad, b.grad as Tensor);
 }
 
-describe('fsdp.set_ on a buffer that an op of the user filled through a view', () => {
+describe('ops.fsdp.set_ to a buffer that a custom op filled through a view', () => {
   const addOneOut = library
     .customOp(
       'patterns::addOneOut',
@@ -55,13 +55,13 @@ describe('fsdp.set_ on a buffer that an op of the user filled through a view', (
     ops.fsdp.set_(x, buffer.view([-1]));
   };
 
-  it('shows the input what was written', () => {
+  it('gives the input the written values', () => {
     const x = zeros([2]);
     fn(x);
     assert.deepEqual([x.tolist(), x._version], [[1, 1], 1]);
   });
 
-  it('does the same on the tensors of whoever calls it compiled', () => {
+  it('gives the input of a compiled function the written values', () => {
     const compiled = compile(fn, { fullgraph: true });
     for (let i = 0; i < 2; i++) {
       const x = zeros([2]);
@@ -72,7 +72,7 @@ describe('fsdp.set_ on a buffer that an op of the user filled through a view', (
 });
 
 describe('a storage', () => {
-  it('may be resized to nothing after its last read', () => {
+  it('can be resized to 0 bytes after its last read', () => {
     noGrad(() => {
       const x = randn([10]);
       const expected = values(x.sin().cos());
@@ -83,7 +83,7 @@ describe('a storage', () => {
     });
   });
 
-  it('may be resized back from nothing and filled', () => {
+  it('can be resized back from 0 bytes and filled', () => {
     noGrad(() => {
       const [x, out] = [randn([10]), randn([10])];
       const expected = values(x.sin().cos());
@@ -99,7 +99,7 @@ describe('a storage', () => {
 });
 
 describe('a version counter', () => {
-  it('that is set back stands where it stood, whatever it was', () => {
+  it('has its old value after unsafeSetVersionCounter, whatever the value', () => {
     const refill = (w: Tensor, x: Tensor): [Tensor, number] => {
       const y = x.sin();
       const v = w._version;
@@ -121,7 +121,7 @@ describe('a version counter', () => {
     });
   });
 
-  it('that is preserved stands where it stood', () => {
+  it('has its old value after unsafePreserveVersionCounter', () => {
     noGrad(() => {
       const w = randn([16]).fill_(0).fill_(1);
       const x = randn([16]);
@@ -145,7 +145,7 @@ describe('a version counter', () => {
       void autograd.unsafePreserveVersionCounter(w, () => ops.fsdp.set_(w, x)),
   };
   for (const [how, run] of Object.entries(overwrite)) {
-    it(`that is ${how} lets backward read the new data`, () => {
+    it(`that is ${how} lets backward read the new values`, () => {
       const [w, x] = [randn([1], { requiresGrad: true }), randn([1])];
       const expected = w.detach().clone().sin();
       const r = w.sin();
@@ -234,8 +234,8 @@ function steps(forward: (x: Tensor) => Tensor, input: Tensor): Tensor {
 const product = (): Layer => new Product();
 const linear = (): Layer => new nn.Linear(20, 10, { bias: false });
 
-describe('a sharded layer that is made whole by hooks', () => {
-  it('learns the same whether the full weight is copied in or swapped in', () => {
+describe('a sharded layer that hooks unshard', () => {
+  it('has the same gradients whether hooks copy or swap the full weight in', () => {
     const [a, b] = [fakeDistributed(product, byCopy), fakeDistributed(product, bySwap)];
     const [outA, outB] = [steps((x) => a.module(x), a.input), steps((x) => b.module(x), b.input)];
     assertSameGrad(a.module.weight, b.module.weight);
@@ -245,7 +245,7 @@ describe('a sharded layer that is made whole by hooks', () => {
     assert.deepEqual([a.full.untypedStorage().size(), b.full.untypedStorage().size()], [0, 0]);
   });
 
-  it('has the gradients of the whole layer', () => {
+  it('has the gradients of the unsharded layer', () => {
     const { module, input } = fakeDistributed(linear, byCopy);
     const whole = cat([module.weight, module.weight], 0).detach().requiresGrad_();
     const same = input.detach().clone().requiresGrad_();
@@ -256,7 +256,7 @@ describe('a sharded layer that is made whole by hooks', () => {
     assertClose(module.weight.grad as Tensor, (whole.grad as Tensor).narrow(0, 0, 5));
   });
 
-  it('says what happened where backward needs a view of memory that was swapped out and resized to nothing', () => {
+  it('throws FreedError if backward needs a view of memory that was swapped out and resized to 0 bytes', () => {
     const { module, input } = fakeDistributed(linear, bySwap);
     const loss = module(input).sum();
     assert.throws(
@@ -270,20 +270,20 @@ describe('a sharded layer that is made whole by hooks', () => {
 describe('a parameter', () => {
   const x = tensor([0.5, -1, 2]);
   const cases: Record<string, () => [Tensor, Tensor, number[] | null]> = {
-    'made of an input': () => {
+    'from an input': () => {
       const p = new nn.Parameter(x.clone());
       return [p, p.sin(), values(x.cos())];
     },
-    'made of an input without a gradient': () => [
+    'from an input, without requiresGrad,': () => [
       new nn.Parameter(x.clone(), false),
       x.add(1),
       null,
     ],
-    'made of a computed value': () => {
+    'from a computed value': () => {
       const p = new nn.Parameter(x.add(123));
       return [p, p.sin(), values(x.add(123).cos())];
     },
-    'made of a computed value without a gradient': () => [
+    'from a computed value, without requiresGrad,': () => [
       new nn.Parameter(x.add(123), false),
       x.add(1),
       null,

@@ -1,7 +1,4 @@
-/**
- * The backward engine: order, hooks, in-place changes, versions; and the eager halves of the fifth
- * seed document.
- */
+/** The backward engine: accumulation, graphs, hooks, in-place changes and versions. */
 import assert from 'node:assert/strict';
 import {
   AutogradError,
@@ -11,7 +8,6 @@ import {
   noGrad,
   ones,
   rand,
-  randn,
   type Tensor,
   tensor,
   zeros,
@@ -21,7 +17,7 @@ const values = (t: Tensor | null): number[] =>
   Array.from((t as Tensor).toTypedArray() as Float32Array);
 
 describe('backward', () => {
-  it('accumulates into leaves and adds up over calls', () => {
+  it('adds the gradients of several calls up in the leaves', () => {
     const x = tensor([1, 2, 3], { requiresGrad: true });
     x.mul(x).sum().backward();
     assert.deepEqual(values(x.grad), [2, 4, 6]);
@@ -54,7 +50,7 @@ describe('backward', () => {
     assert.deepEqual(values(h as Tensor), [12, 18]);
   });
 
-  it('does not go through detach: the result is a leaf on the same memory and version', () => {
+  it('stops at detach, whose result is a leaf on the same memory and version', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     const d = x.detach();
     assert.deepEqual([d.isLeaf, d.requiresGrad, d.gradFn, d._base], [true, false, null, null]);
@@ -71,7 +67,7 @@ describe('backward', () => {
     assert.throws(() => ones([2], { requiresGrad: true }).mul(2).backward(), AutogradError);
   });
 
-  it('notices that a saved tensor was changed in place, and names the op and both versions', () => {
+  it('throws if a saved tensor was changed in place, and names the op and both versions', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     const y = x.mul(1);
     const z = y.mul(y);
@@ -83,11 +79,11 @@ describe('backward', () => {
     );
   });
 
-  it('refuses to change a leaf that requires a gradient in place', () => {
+  it('does not allow in-place changes of a leaf that requires a gradient', () => {
     assert.throws(() => ones([2], { requiresGrad: true }).add_(1), InPlaceError);
   });
 
-  it('follows in-place changes of views to the base', () => {
+  it('follows in-place changes of a view to its base', () => {
     const x = tensor([1, 2, 3, 4], { requiresGrad: true });
     const y = x.mul(1);
     y.narrow(0, 1, 2).mul_(10);
@@ -96,8 +92,8 @@ describe('backward', () => {
   });
 });
 
-describe('hooks', () => {
-  it('of a tensor may replace its gradient, with closed-over tensors', () => {
+describe('a hook', () => {
+  it('on a tensor may replace its gradient by one computed from closed-over tensors', () => {
     const run = (val: number): Tensor => {
       const x = ones([4], { requiresGrad: true });
       const y = x.sin();
@@ -110,7 +106,7 @@ describe('hooks', () => {
     assert.ok(Math.abs((values(run(99))[0] as number) - 54.8449189) < 1e-4);
   });
 
-  it('after accumulation see the gradient in place', () => {
+  it('after accumulation finds the gradient in .grad', () => {
     const x = ones([2], { requiresGrad: true });
     let seen: number[] = [];
     x.registerPostAccumulateGradHook((t) => {
@@ -120,7 +116,7 @@ describe('hooks', () => {
     assert.deepEqual(seen, [3, 3]);
   });
 
-  it('of a module run once each way a step, when the parameters have their gradients already', () => {
+  it('on a module runs once before and once after each backward, then with the gradients of its parameters', () => {
     const m = new nn.Linear(10, 10);
     const counts = { pre: 0, post: 0, ready: 0 };
     m.registerFullBackwardPreHook((_module, [g]) => {
@@ -138,42 +134,8 @@ describe('hooks', () => {
   });
 });
 
-describe('storages and versions', () => {
-  it('resize to nothing after the last read and keep the result', () => {
-    noGrad(() => {
-      const x = randn([10]);
-      const expected = values(x.sin().cos());
-      const y = x.sin();
-      x.untypedStorage().resize_(0);
-      assert.deepEqual(values(y.cos()), expected);
-      assert.equal(x.untypedStorage().size(), 0);
-    });
-  });
-
-  it('resize back and are filled by copy_', () => {
-    noGrad(() => {
-      const [x, out] = [randn([10]), randn([10])];
-      const expected = values(x.sin().cos());
-      out.untypedStorage().resize_(0);
-      out.untypedStorage().resize_(x.untypedStorage().size());
-      out.copy_(x.sin().cos());
-      assert.deepEqual(values(out), expected);
-    });
-  });
-
-  it('let a version be set back, so that a saved tensor shows the new data', () => {
-    const w = tensor([0.5], { requiresGrad: true });
-    const r = w.sin();
-    noGrad(() => {
-      autograd.unsafePreserveVersionCounter(w, () => {
-        w.copy_(tensor([1.25]));
-      });
-    });
-    r.backward();
-    assert.ok(Math.abs((values(w.grad)[0] as number) - Math.cos(1.25)) < 1e-6);
-  });
-
-  it('count in-place changes of a whole view family', () => {
+describe('a version counter', () => {
+  it('counts in-place changes of a tensor and all its views', () => {
     const x = zeros([4]);
     const v = x.narrow(0, 1, 2);
     v.add_(1);

@@ -1,5 +1,5 @@
 /**
- * `.grad` lies in memory as its parameter does, so that optimizers and buckets walk both in one
+ * `.grad` has the memory layout of its parameter, so that optimizers and buckets walk both in one
  * order.
  */
 import assert from 'node:assert/strict';

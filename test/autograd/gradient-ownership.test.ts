@@ -1,6 +1,6 @@
 /**
- * A gradient that the program has seen or given stays the program's: `.grad` is a copy of it.
- * Reference: PyTorch, which copies where anyone else holds the gradient.
+ * Gradients that user code has seen or passed keep their values: `.grad` is a copy of them.
+ * Reference: PyTorch, which copies a gradient that has another owner.
  */
 import assert from 'node:assert/strict';
 import {
@@ -34,7 +34,7 @@ class Identity extends autograd.Function {
 }
 
 describe('a gradient that is passed to backward', () => {
-  it('is not what .grad accumulates into', () => {
+  it('is not the tensor that .grad accumulates into', () => {
     const d = t([1, 1]);
     const x = p([0, 0]);
     x.add(0).backward(d);
@@ -43,7 +43,7 @@ describe('a gradient that is passed to backward', () => {
     assert.deepEqual(values(d), [1, 1]);
   });
 
-  it('serves all micro-batches of a pipeline stage that is run by hand', () => {
+  it('can be passed for all micro-batches of a pipeline stage', () => {
     const [d, w, b] = [t([1, 2]), p([2, 2]), p([0, 0])];
     for (let step = 0; step < 3; step++) {
       const h = w.add(0);
@@ -70,7 +70,7 @@ describe('a gradient that is passed to backward', () => {
     assert.deepEqual(values(g), [1, 1]);
   });
 
-  it('is left alone where a tensor on the way retains its gradient', () => {
+  it('does not change if a tensor on its path retains its gradient', () => {
     const d = t([1, 1]);
     const x = p([1, 2]);
     const y = x.add(1);
@@ -85,8 +85,8 @@ describe('a gradient that is passed to backward', () => {
   });
 });
 
-describe('a gradient that a hook sees', () => {
-  it('of a tensor is not clipped with .grad', () => {
+describe('a gradient that is passed to a hook', () => {
+  it('on a tensor does not change when .grad is clipped', () => {
     const x = p([3, 4]);
     const y = x.add(0);
     let seen: Tensor | undefined;
@@ -98,7 +98,7 @@ describe('a gradient that a hook sees', () => {
     assert.deepEqual(values(seen), [10, 10]);
   });
 
-  it('is that of its own step, also after zeroGrad()', () => {
+  it('keeps the values of its step after zeroGrad()', () => {
     const x = p([1]);
     const kept: Tensor[] = [];
     x.registerHook((g) => {
@@ -113,7 +113,7 @@ describe('a gradient that a hook sees', () => {
     assert.deepEqual(kept.map(values), [[2], [3], [4]]);
   });
 
-  it('after accumulation stays when it is taken out of .grad', () => {
+  it('after accumulation keeps its values when it is removed from .grad', () => {
     const x = p([1, 2]);
     let seen: Tensor | null = null;
     x.registerPostAccumulateGradHook((leaf) => {
@@ -124,7 +124,7 @@ describe('a gradient that a hook sees', () => {
     assert.deepEqual(values(seen), [2, 2]);
   });
 
-  it('and returns is not added into', () => {
+  it('and returned by it is not accumulated into', () => {
     const mine = t([5, 5]);
     const x = p([1, 2]);
     x.registerHook(() => mine);
@@ -136,7 +136,7 @@ describe('a gradient that a hook sees', () => {
     ]);
   });
 
-  it('of a node stays, whether it was given or returned', () => {
+  it('on a node keeps its values, whether it was passed or returned', () => {
     const x = p([1, 2]);
     const y = x.add(0);
     const seen: Tensor[] = [];
@@ -159,7 +159,7 @@ describe('a gradient that a hook sees', () => {
     ]);
   });
 
-  it('of a module outlives the gradients of its inputs', () => {
+  it('on a module outlives the gradients of the module’s inputs', () => {
     const layer = new nn.Identity();
     const x = p([1, 2]);
     let seen: Tensor | null | undefined;
@@ -172,8 +172,8 @@ describe('a gradient that a hook sees', () => {
   });
 });
 
-describe('a gradient in a function of the program', () => {
-  it('stays what backward was given', () => {
+describe('a gradient in user code', () => {
+  it('keeps its values if backward of an autograd.Function got it', () => {
     Identity.given = [];
     const x = p([1, 2]);
     Identity.apply(x).mul(3).sum().backward();
@@ -182,7 +182,7 @@ describe('a gradient in a function of the program', () => {
     assert.deepEqual(Identity.given.map(values), [[3, 3]]);
   });
 
-  it('stays what backward has returned', () => {
+  it('keeps its values if backward of an autograd.Function returned it', () => {
     const constant = t([1, 1]);
     class Constant extends autograd.Function {
       static forward(_: autograd.FunctionContext, x: Tensor): Tensor {
@@ -200,7 +200,7 @@ describe('a gradient in a function of the program', () => {
     ]);
   });
 
-  it('stays what the rule of an op of the program was given and has returned', () => {
+  it('keeps its values if the rule of a custom op got or returned it', () => {
     const seen: Tensor[] = [];
     const op = library.customOp('ownership::same', {}, (x: Tensor) => x.clone());
     op.registerFake((x) => ({ shape: x.shape }));
@@ -222,8 +222,8 @@ describe('a gradient in a function of the program', () => {
   });
 });
 
-describe('a gradient that is read', () => {
-  it('from .grad and passed on is not what another .grad accumulates into', () => {
+describe('a gradient', () => {
+  it('that is read from .grad and passed to backward is not accumulated into', () => {
     const [a, b] = [p([1]), p([1])];
     a.mul(2).sum().backward();
     const g = a.grad as Tensor;
@@ -232,7 +232,7 @@ describe('a gradient that is read', () => {
     assert.deepEqual([g, b.grad].map(values), [[2], [4]]);
   });
 
-  it('from .grad is the one that the next backward adds to, as in PyTorch', () => {
+  it('that is read from .grad is the tensor that the next backward adds to, as in PyTorch', () => {
     const x = p([1]);
     x.mul(2).sum().backward();
     const g = x.grad;
@@ -241,7 +241,7 @@ describe('a gradient that is read', () => {
     assert.deepEqual(values(g), [4]);
   });
 
-  it('from autograd.grad survives its use as a gradient', () => {
+  it('that autograd.grad returned keeps its values when it is passed to backward', () => {
     const x = p([1, 2]);
     const y = p([0, 0]);
     const [g] = autograd.grad(x.mul(3).sum(), x);
@@ -252,7 +252,7 @@ describe('a gradient that is read', () => {
   });
 });
 
-describe('gradients that nobody has seen', () => {
+describe('gradients that user code has not seen', () => {
   /** The most memory that `step` has beyond what was there, in sizes of `leaf`. */
   function peakOf(leaf: Tensor, step: () => void): number {
     leaf.grad = null;
@@ -271,14 +271,14 @@ describe('gradients that nobody has seen', () => {
     );
   });
 
-  it('become that of a linear weight, through the views on their way', () => {
+  it('become .grad of a linear weight without a copy, also through views', () => {
     const layer = new nn.Linear(512, 512, { bias: false });
     const input = ones([8, 512]);
     const peak = peakOf(layer.weight, () => scope(() => layer(input).sum().backward()));
     assert.ok(peak < 1.5, `expected one gradient, the peak is ${peak.toFixed(2)} of the weight`);
   });
 
-  it('are freed at once when .grad lets them go', () => {
+  it('are freed as soon as .grad drops them', () => {
     const layer = new nn.Linear(512, 512, { bias: false });
     const input = ones([8, 512]);
     scope(() => layer(input).sum().backward());
@@ -314,7 +314,7 @@ describe('retainGrad()', () => {
     assert.deepEqual(values(view.grad), 3);
   });
 
-  it('keeps a gradient of its own that can be changed', () => {
+  it('keeps a separate gradient that may be changed', () => {
     const y = p([1, 2]).mul(1);
     y.retainGrad();
     y.sum().backward();
@@ -323,7 +323,7 @@ describe('retainGrad()', () => {
     assert.deepEqual(y.grad?.stride(), [1]);
   });
 
-  it('is what backward does for its inputs that are no leaves', () => {
+  it('is called by backward for its inputs that are not leaves', () => {
     const x = p([2]);
     const h = x.mul(3);
     h.mul(5)
@@ -333,8 +333,8 @@ describe('retainGrad()', () => {
   });
 });
 
-describe('a captured tensor', () => {
-  it('keeps its graph, so that backward can go on from it', () => {
+describe('a tensor whose gradient autograd.grad returns', () => {
+  it('keeps its graph, so that backward can continue from it', () => {
     const x = p([1, 2]);
     const h = x.mul(x);
     const [g] = autograd.grad(h.mul(h).sum(), h);
@@ -342,14 +342,14 @@ describe('a captured tensor', () => {
     assert.deepEqual(values(x.grad), [4, 32]);
   });
 
-  it('can be captured again', () => {
+  it('can be an input of autograd.grad again', () => {
     const h = p([1, 2]).mul(2);
     const loss = h.sum();
     for (let pass = 0; pass < 2; pass++)
       assert.deepEqual(autograd.grad(loss, h).map(values), [[1, 1]]);
   });
 
-  it('is walked through where another one lies behind it', () => {
+  it('passes its gradient on to another such tensor that it was computed from', () => {
     const x = p([3]);
     const h = x.mul(x);
     const grads = autograd.grad(h.mul(h).sum(), [h, x]);
@@ -359,7 +359,7 @@ describe('a captured tensor', () => {
 });
 
 describe('a leaf that no longer requires a gradient', () => {
-  it('accumulates none, also if it did during forward', () => {
+  it('accumulates none, also if it required one during forward', () => {
     const [x, w] = [p([1]), p([2])];
     const loss = x.mul(w).sum();
     x.requiresGrad_(false);
@@ -369,7 +369,7 @@ describe('a leaf that no longer requires a gradient', () => {
 });
 
 describe('the gradient of a view whose base was changed in place', () => {
-  it('adds up where the elements of the view share memory', () => {
+  it('adds up if elements of the view share memory', () => {
     const x = p([1, 1, 1]);
     const y = x.mul(1);
     const v = y.select(0, 0).expand([2]);

@@ -1,6 +1,6 @@
 /**
- * Gradients that hooks and functions of the program see inside a scope belong to it, as all that is
- * made there: they live until its end, or as long as the program keeps them.
+ * Gradients that user code sees inside a scope belong to the scope: they live until its end, or as
+ * long as the program keeps them.
  */
 import assert from 'node:assert/strict';
 import {
@@ -29,29 +29,29 @@ class Watched extends autograd.Function {
 }
 
 const ways: Record<string, (w: Tensor, see: (grad: Tensor) => void) => void> = {
-  'of a tensor that is summed': (w, see) => {
+  'by a hook on a tensor that is summed': (w, see) => {
     const h = w.mul(2);
     h.registerHook((grad) => see(grad));
     h.sum().backward();
   },
-  'of a tensor that is used further': (w, see) => {
+  'by a hook on a tensor that another op uses': (w, see) => {
     const h = w.mul(2);
     h.registerHook((grad) => see(grad));
     h.mul(3).sum().backward();
   },
-  'of a leaf': (w, see) => {
+  'by a hook on a leaf': (w, see) => {
     w.registerHook((grad) => see(grad));
     w.mul(3).sum().backward();
   },
-  'in a function of the program': (w, see) => {
+  'by an autograd.Function': (w, see) => {
     Watched.apply(w).mul(3).sum().backward();
     see(Watched.seen);
   },
 };
 
-describe('a gradient that is seen inside a scope', () => {
+describe('a gradient inside a scope', () => {
   for (const [which, backward] of Object.entries(ways)) {
-    it(`${which}, lives until the scope ends`, () => {
+    it(`that is seen ${which} lives until the scope ends`, () => {
       let seen: Tensor | undefined;
       scope(() => {
         backward(leaf(), (grad) => {
@@ -62,7 +62,7 @@ describe('a gradient that is seen inside a scope', () => {
       assert.throws(() => seen?.tolist(), FreedError);
     });
 
-    it(`${which}, outlives it by keep()`, () => {
+    it(`that is seen ${which} outlives the scope after keep()`, () => {
       let seen: Tensor | undefined;
       scope(() => {
         backward(leaf(), (grad) => {
@@ -74,15 +74,15 @@ describe('a gradient that is seen inside a scope', () => {
   }
 
   const hooks: Record<string, (layer: nn.Linear) => void> = {
-    'of parameters': (layer) => {
+    'on parameters': (layer) => {
       for (const parameter of layer.parameters()) parameter.registerHook(() => {});
     },
-    'of modules': (layer) => {
+    'on modules': (layer) => {
       layer.registerFullBackwardHook(() => {});
     },
   };
   for (const [which, register] of Object.entries(hooks)) {
-    it(`by hooks ${which}, takes no memory beyond it`, () => {
+    it(`that hooks ${which} see takes no memory after the scope ends`, () => {
       const layer = new nn.Linear(256, 256, { bias: false });
       register(layer);
       const input = ones([256, 256], { requiresGrad: true });

@@ -1,6 +1,5 @@
 /**
- * In-place changes under autograd: the gradients, also the second ones, are those of the same ops
- * without changes in place.
+ * In-place changes under autograd: first and second gradients equal those of the out-of-place ops.
  */
 import assert from 'node:assert/strict';
 import { autograd, float64, noGrad, type Tensor, tensor } from '../../lib/index.js';
@@ -21,15 +20,15 @@ const changes: Record<string, (y: Tensor) => Tensor> = {
   'lerp_ with itself': (y) => y.lerp_(y.mul(2), y),
 };
 
-describe('a change in place', () => {
+describe('an in-place change', () => {
   for (const [name, change] of Object.entries(changes)) {
-    it(`has the gradients of its op: ${name}`, () => {
+    it(`has the gradients of its out-of-place op for ${name}`, () => {
       const fn = (x: Tensor): Tensor => change(x.mul(1));
       assert.ok(autograd.gradcheck(fn, [input()]));
       assert.ok(autograd.gradgradcheck(fn, [input()]));
     });
 
-    it(`has the gradients of its op on a view: ${name}`, () => {
+    it(`on a view has the gradients of its out-of-place op for ${name}`, () => {
       const fn = (x: Tensor): Tensor => {
         const y = x.mul(x);
         change(y.narrow(0, 1, 2));
@@ -41,15 +40,15 @@ describe('a change in place', () => {
   }
 });
 
-describe('a change in place by an op without a gradient', () => {
-  it('cuts off the history that a tensor had', () => {
+describe('an in-place change by an op without a gradient', () => {
+  it('detaches the tensor from its history', () => {
     const x = input();
     const y = x.mul(2).logicalNot_();
     y.mul(x).sum().backward();
     assert.deepEqual(x.grad?.tolist(), [0, 0, 0]);
   });
 
-  it('cuts off the history of the window of a view', () => {
+  it('detaches the window of a view from its history', () => {
     const x = input();
     const y = x.mul(2);
     y.narrow(0, 0, 2).logicalNot_();
@@ -57,7 +56,7 @@ describe('a change in place by an op without a gradient', () => {
     assert.deepEqual(x.grad?.tolist(), [0, 0, 2]);
   });
 
-  it('is refused by ops over many tensors', () => {
+  it('is refused for foreach ops', () => {
     const y = input().mul(2);
     assert.throws(() => foreachMul_([y], 3), {
       code: 'ERR_IN_PLACE',

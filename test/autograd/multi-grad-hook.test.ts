@@ -1,6 +1,6 @@
 /**
- * `registerMultiGradHook`: hooks that wait for the gradients of several tensors and see none of
- * them. Reference: PyTorch's `torch.autograd.graph.register_multi_grad_hook`.
+ * `registerMultiGradHook`: hooks that wait for the gradients of several tensors. Reference:
+ * PyTorch's `torch.autograd.graph.register_multi_grad_hook`.
  */
 import assert from 'node:assert/strict';
 import {
@@ -28,7 +28,7 @@ function counted(
 }
 
 describe('a hook on several tensors', () => {
-  it('runs once a pass, when the gradients of all are complete', () => {
+  it('runs once per pass, when the gradients of all tensors are complete', () => {
     const [a, b] = [leaf(), leaf()];
     const [x, y] = [a.mul(2), b.mul(3)];
     const events: string[] = [];
@@ -43,7 +43,7 @@ describe('a hook on several tensors', () => {
     assert.deepEqual(events.slice(6), ['y', 'x']);
   });
 
-  it('waits in mode all only for those that the pass reaches', () => {
+  it('waits in mode all only for the tensors that the pass reaches', () => {
     const [a, b] = [leaf(), leaf()];
     const counter = counted([a, b]);
     a.mul(2).sum().backward();
@@ -56,7 +56,7 @@ describe('a hook on several tensors', () => {
     assert.equal(counter.calls, 3);
   });
 
-  it('counts a tensor that reaches no gradient as complete', () => {
+  it('counts a tensor that gets no gradient as complete', () => {
     class Constant extends autograd.Function {
       static forward(_: autograd.FunctionContext, x: Tensor): Tensor {
         return x.clone();
@@ -72,7 +72,7 @@ describe('a hook on several tensors', () => {
     assert.deepEqual([all.calls, any.calls, never.calls, a.grad], [1, 1, 0, null]);
   });
 
-  it('runs in mode any before anything that computed the tensors', () => {
+  it('runs in mode any before the nodes that computed the tensors', () => {
     const w = leaf();
     const ran: string[] = [];
     const watch = (t: Tensor, name: string): Tensor => {
@@ -87,7 +87,7 @@ describe('a hook on several tensors', () => {
     assert.deepEqual(ran, ['loss', 'hook', 'second', 'first', 'inner']);
   });
 
-  it('sees several outputs of one node, and a tensor that is given twice, once', () => {
+  it('counts several outputs of one node, and a tensor that is listed twice, once', () => {
     const x = tensor([3, 1, 2], { requiresGrad: true });
     const { values } = x.sort();
     const [low, high] = values.split(2) as [Tensor, Tensor];
@@ -99,7 +99,7 @@ describe('a hook on several tensors', () => {
     );
   });
 
-  it('counts each nested pass apart', () => {
+  it('counts nested passes separately', () => {
     const [a, b] = [leaf(), leaf()];
     const [x, y] = [a.mul(2), b.mul(2)];
     const loss = x.mul(y).sum();
@@ -127,7 +127,7 @@ describe('a hook on several tensors', () => {
     assert.equal(counter.calls, 2);
   });
 
-  it('stops backward with what it throws, and counts anew in the next pass', () => {
+  it('makes backward throw its error, and starts to count again in the next pass', () => {
     const [a, b] = [leaf(), leaf()];
     let fails = true;
     let calls = 0;
@@ -143,7 +143,7 @@ describe('a hook on several tensors', () => {
     assert.equal(calls, before + 1);
   });
 
-  it('exposes nothing: no gradient is copied, and none is left to the collector', () => {
+  it('causes no copies of gradients and leaves none to the garbage collector', () => {
     const layers = [0, 1].map(() => new nn.Linear(512, 512, { bias: false }));
     const input = ones([8, 512], { requiresGrad: true });
     const parameters = layers.map((layer) => layer.weight);
@@ -170,14 +170,14 @@ describe('a hook on several tensors', () => {
     }
   });
 
-  it('may be on no tensors, and then never runs', () => {
+  it('never runs if its list of tensors is empty', () => {
     const counter = counted([]);
     leaf().sum().backward();
     assert.equal(counter.calls, 0);
     counter.remove();
   });
 
-  it('is refused on what is no tensor or needs no gradient, and in an unknown mode', () => {
+  it('is refused for a value that is not a tensor, a tensor that requires no gradient, and an unknown mode', () => {
     const call = autograd.registerMultiGradHook as unknown as (...args: unknown[]) => void;
     assert.throws(() => call([1], () => {}), ArgumentError);
     assert.throws(() => call([leaf()], 'fn'), ArgumentError);

@@ -1,6 +1,6 @@
 /**
- * Tensors that are overwritten in place keep their history: what was there has zeros for a
- * gradient, as in PyTorch.
+ * Tensors that are overwritten in place keep their history: the old values get zeros as gradient,
+ * as in PyTorch.
  */
 import assert from 'node:assert/strict';
 import { autograd, noGrad, ones, type Tensor, tensor } from '../../lib/index.js';
@@ -20,9 +20,9 @@ const overwriting: Record<string, (y: Tensor) => Tensor> = {
   'indexPut_ of all': (y) => y.indexPut_([null], tensor([5, 6])),
 };
 
-describe('a tensor with a history that is overwritten', () => {
+describe('an overwritten tensor with a history', () => {
   for (const [name, overwrite] of Object.entries(overwriting)) {
-    it(`passes on zeros: ${name}`, () => {
+    it(`passes zeros to its old history after ${name}`, () => {
       const x = tensor([1, 2], { requiresGrad: true });
       const y = x.mul(2);
       assert.equal(overwrite(y), y);
@@ -46,14 +46,14 @@ describe('a tensor with a history that is overwritten', () => {
     );
   });
 
-  it('may be its own source', () => {
+  it('may be computed from its old values', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     const y = x.mul(2);
     y.copy_(y.mul(3)).sum().backward();
     assert.deepEqual(x.grad?.tolist(), [6, 6]);
   });
 
-  it('refreshes its views', () => {
+  it('refreshes the history of its views', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     const y = x.mul(2);
     const view = y.narrow(0, 0, 1);
@@ -69,7 +69,7 @@ describe('a tensor with a history that is overwritten', () => {
     );
   });
 
-  it('loses its node where nothing is recorded', () => {
+  it('keeps its node under noGrad', () => {
     const y = tensor([1, 2], { requiresGrad: true }).mul(2);
     const node = y.gradFn;
     noGrad(() => y.copy_(tensor([5, 6])));

@@ -1,6 +1,6 @@
 /**
- * The edges of a backward pass: hooks of the tensor that it starts from, and a tensor as its own
- * gradient. Reference: PyTorch 2.
+ * Edge cases of a backward pass: hooks of its root, and a tensor as its own gradient. Reference:
+ * PyTorch 2.
  */
 import assert from 'node:assert/strict';
 import { AutogradError, autograd, type Tensor, tensor } from '../../lib/index.js';
@@ -22,7 +22,7 @@ describe('a backward pass', () => {
     assert.equal(x.grad, null);
   });
 
-  it('leaves its inputs unchanged when it is refused', () => {
+  it('leaves its inputs unchanged if it throws', () => {
     const h = tensor([1], { requiresGrad: true }).mul(2);
     assert.throws(() => tensor([1]).backward(null, { inputs: [h] }), AutogradError);
     assert.equal(h.retainsGrad, false);
@@ -30,7 +30,7 @@ describe('a backward pass', () => {
 });
 
 describe('the gradient of a tensor', () => {
-  it('cannot be the tensor itself', () => {
+  it('must not be the tensor itself', () => {
     const x = tensor([1], { requiresGrad: true });
     assert.throws(() => {
       x.grad = x;

@@ -1,6 +1,6 @@
 /**
- * Hooks that replace what is saved for backward. What an unpack hook makes is the program's: it
- * lives on while backward frees its own tensors. Reference: PyTorch.
+ * Hooks that replace saved tensors. Tensors from an unpack hook belong to the program and outlive
+ * backward, which frees its own tensors. Reference: PyTorch.
  */
 import assert from 'node:assert/strict';
 import {
@@ -65,7 +65,7 @@ function recomputed(fn: (x: Tensor) => Tensor, x: Tensor): { result: Tensor; las
   return { result, last: () => last };
 }
 
-describe('what an unpack hook makes', () => {
+describe('a tensor from an unpack hook', () => {
   it('lives until the program drops it', () => {
     const w = leaf();
     let again: Tensor[] | undefined;
@@ -83,7 +83,7 @@ describe('what an unpack hook makes', () => {
     );
   });
 
-  it('serves a second derivative, and a pass inside of a scope', () => {
+  it('can be used for a second derivative, and inside a scope', () => {
     const w = leaf();
     const cube = (): Tensor => {
       let again: Tensor | undefined;
@@ -104,7 +104,7 @@ describe('what an unpack hook makes', () => {
     assert.deepEqual(w.grad?.tolist(), [3, 12]);
   });
 
-  it('may come from a recomputation with the same random numbers, which stops early', () => {
+  it('may come from a recomputation that draws the same random numbers and stops early', () => {
     const x = leaf([1, 2, 3, 4, 5, 6, 7, 8]);
     const fn = (t: Tensor): Tensor => nn.functional.dropout(t.exp(), { p: 0.5 }).sin().sum();
     const state = getRngState();
@@ -135,7 +135,7 @@ describe('what an unpack hook makes', () => {
     assert.deepEqual(w.grad?.tolist(), [2, 4]);
   });
 
-  it('is never read after an error in the hook, which backward throws', () => {
+  it('is not read if the hook throws, and backward throws that error', () => {
     const w = leaf();
     const y = autograd.savedTensorsHooks(
       (t) => t,
@@ -153,7 +153,7 @@ describe('what an unpack hook makes', () => {
 });
 
 describe('the memory of a training loop', () => {
-  it('is the same after each of 20 steps, where nothing is unpacked', () => {
+  it('is the same after each of 20 steps that unpack nothing', () => {
     const model = new nn.Sequential(new nn.Linear(16, 32), new nn.ReLU(), new nn.Linear(32, 4));
     const input = randn([8, 16]);
     const held: number[] = [];

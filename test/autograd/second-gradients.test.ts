@@ -1,7 +1,4 @@
-/**
- * Second gradients: what gradient rules save comes back with the history that it had, and with no
- * other.
- */
+/** Second gradients: gradient rules get saved tensors back with their own history. */
 import assert from 'node:assert/strict';
 import {
   autograd,
@@ -26,7 +23,7 @@ describe('the second gradient', () => {
     assert.ok(second?.equal(first));
   });
 
-  it('flows through tensors that hooks packed: leaves, inputs and outputs', () => {
+  it('flows through leaves, inputs and outputs that hooks packed', () => {
     const fn = (x: Tensor): Tensor =>
       autograd.savedTensorsHooks(
         (t) => t.tolist() as number[],
@@ -37,7 +34,7 @@ describe('the second gradient', () => {
     assert.ok(autograd.gradgradcheck(fn, [input()]));
   });
 
-  it('flows through tensors that hooks give back as they were', () => {
+  it('flows through tensors that hooks return unchanged', () => {
     const fn = (x: Tensor): Tensor =>
       autograd.savedTensorsHooks(
         (t) => t,
@@ -51,7 +48,7 @@ describe('the second gradient', () => {
     [5, 1],
     [2, 3],
   ]) {
-    it(`of layerNorm takes a weight with the normalised shape [${shape}]`, () => {
+    it(`of layerNorm exists for a weight of the normalised shape [${shape}]`, () => {
       const x = randn([5, ...shape], { dtype: float64 }).requiresGrad_();
       const weight = randn(shape, { dtype: float64 }).requiresGrad_();
       const run = (createGraph: boolean): Tensor[] =>
@@ -65,7 +62,7 @@ describe('the second gradient', () => {
   }
 });
 
-describe('the gradients of products, of every order', () => {
+describe('the gradients of every order', () => {
   const rows = [
     [2, 3, 0.5, 1.5, -1],
     [2, 0, 3, 0.5, 4],
@@ -77,7 +74,7 @@ describe('the gradients of products, of every order', () => {
     autograd.grad(fn(x).sin().sum(), x, { createGraph: true })[0] as Tensor;
 
   for (const dim of [0, 1]) {
-    it(`of cumprod over dim ${dim} are right where factors are 0`, () => {
+    it(`of cumprod over dim ${dim} are right at factors of 0`, () => {
       const fn = (x: Tensor): Tensor => x.cumprod(dim);
       const x = tensor(rows, { dtype: float64 }).requiresGrad_();
       assert.ok(autograd.gradcheck(fn, [x]));
@@ -86,14 +83,14 @@ describe('the gradients of products, of every order', () => {
     });
   }
 
-  it('of prod are right where factors are 0', () => {
+  it('of prod are right at factors of 0', () => {
     const fn = (x: Tensor): Tensor => x.prod(1);
     const x = tensor(rows, { dtype: float64 }).requiresGrad_();
     assert.ok(autograd.gradgradcheck(fn, [x]));
     assert.ok(autograd.gradgradcheck(slope(fn), [x]));
   });
 
-  it('of scatterReduce by products are right at single zeros, and refused where several share a place', () => {
+  it('of scatterReduce by products are right at single zeros, and refused for several zeros in one element', () => {
     const index = tensor([0, 0, 1, 1, 1], { dtype: int64 });
     const fn = (self: Tensor, source: Tensor): Tensor =>
       self.scatterReduce(0, index, source, 'prod');
@@ -113,7 +110,7 @@ describe('the gradients of products, of every order', () => {
     );
   });
 
-  it('of cumprod are the same whether they are recorded or not', () => {
+  it('of cumprod are equal with and without recording', () => {
     const x = randn([3, 37], { dtype: float64 }).requiresGrad_();
     for (const shape of [[111], [3, 37], [3, 1, 37]]) {
       const y = x.reshape(shape).cumprod(-1).sum();
@@ -130,7 +127,7 @@ describe('the gradients of products, of every order', () => {
 
 describe('the class weight of crossEntropy', () => {
   for (const reduction of ['none', 'sum', 'mean'] as const) {
-    it(`gets a gradient where it requires one, with reduction ${reduction}`, () => {
+    it(`gets a gradient if it requires one, with reduction ${reduction}`, () => {
       const target = tensor([0, 1, -100, 2, 0], { dtype: int64 });
       const fn = (x: Tensor, weight: Tensor): Tensor =>
         nn.functional.crossEntropy(x, target, { weight, reduction, labelSmoothing: 0.1 });

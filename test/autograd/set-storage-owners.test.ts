@@ -1,6 +1,6 @@
 /**
- * Other memory under a tensor: what is shared and counted apart, what backward then reads or
- * refuses, and when memory goes.
+ * Owners of memory around `set_` and `data`: version counters, saved tensors, and the lifetime of
+ * the old and the new memory.
  */
 import assert from 'node:assert/strict';
 import {
@@ -28,7 +28,7 @@ const values = (t: Tensor | null): number[] =>
 const allocated = (): number => memory.stats().allocatedBytes;
 
 describe('a tensor after set_', () => {
-  it('shares storage, shape, strides and offset of the source, both ways', () => {
+  it('shares the storage and has the shape, strides and offset of the source', () => {
     const x = zeros([3]);
     const source = tensor([
       [1, 2, 3],
@@ -51,7 +51,7 @@ describe('a tensor after set_', () => {
     ]);
   });
 
-  it('counts one change of the tensor and none of the source, and later changes separately', () => {
+  it('has a version one higher, while that of the source stays, and counts later changes separately', () => {
     const [x, source] = [zeros([2]).add_(1), ones([2])];
     x.set_(source);
     assert.deepEqual([x._version, source._version], [2, 0]);
@@ -59,7 +59,7 @@ describe('a tensor after set_', () => {
     assert.deepEqual([x._version, source._version], [3, 0]);
   });
 
-  it('can be hidden from version counters', () => {
+  it('can keep its version', () => {
     const x = zeros([2]).add_(1);
     autograd.unsafePreserveVersionCounter(x, () => x.set_(ones([2])));
     assert.equal(x._version, 1);
@@ -67,7 +67,7 @@ describe('a tensor after set_', () => {
     assert.equal(x._version, 7);
   });
 
-  it('leaves earlier views with the old memory and an unchanged version', () => {
+  it('has earlier views with the old memory and an unchanged version', () => {
     const x = tensor([1, 2, 3, 4]);
     const v = x.narrow(0, 1, 2);
     x.set_(zeros([2]));
@@ -85,7 +85,7 @@ describe('a tensor after set_', () => {
     assert.deepEqual([base.tolist(), base._version, v.tolist()], [[1, 2, 3, 4], 0, [8, 9]]);
   });
 
-  it('is refused on a leaf that requires a gradient, and allowed on it under noGrad', () => {
+  it('can be a leaf that requires a gradient only under noGrad', () => {
     const w = tensor([1, 2], { requiresGrad: true });
     assert.throws(
       () => w.set_(zeros([2])),
@@ -98,14 +98,14 @@ describe('a tensor after set_', () => {
     assert.deepEqual(values(w.grad), [6, 8]);
   });
 
-  it('refuses tensors that were freed', () => {
+  it('cannot be one that was freed, nor have the memory of one', () => {
     const [x, gone] = [zeros([2]), zeros([2])];
     gone.dispose();
     assert.throws(() => x.set_(gone), FreedError);
     assert.throws(() => gone.set_(x), FreedError);
   });
 
-  it('makes backward refuse a value that was saved before it', () => {
+  it('makes backward throw if its old value was saved', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     const y = x.mul(1);
     const z = y.mul(y);
@@ -113,7 +113,7 @@ describe('a tensor after set_', () => {
     assert.throws(() => z.sum().backward(), InPlaceError);
   });
 
-  it('keeps the gradients of a view of it right', () => {
+  it('has earlier views with the right gradients', () => {
     const x = tensor([1, 2, 3], { requiresGrad: true });
     const y = x.mul(2);
     const v = y.narrow(0, 1, 2);
@@ -138,7 +138,7 @@ describe('memory after a swap', () => {
     assert.equal(allocated(), before);
   });
 
-  it('stays as long as a view uses it', () => {
+  it('lives as long as a view uses it', () => {
     memory.collect();
     const before = allocated();
     const [x, source] = [zeros([1000]), zeros([10])];
@@ -151,7 +151,7 @@ describe('memory after a swap', () => {
     assert.equal(allocated(), before);
   });
 
-  it('outlives its scope only if a tensor from outside of the scope took it', () => {
+  it('outlives its scope only if a tensor from outside the scope took it', () => {
     memory.collect();
     const before = allocated();
     const x = zeros([1000]);
@@ -178,7 +178,7 @@ describe('memory after a swap', () => {
     assert.equal(allocated(), before);
   });
 
-  it('stays with an outer tensor when an inner one took it', () => {
+  it('stays with an outer tensor if an inner tensor took it', () => {
     const source = ones([20]);
     scope(() => zeros([3]).set_(source));
     assert.deepEqual(source.tolist(), Array(20).fill(1));
@@ -202,7 +202,7 @@ describe('memory after a swap', () => {
     assert.ok(allocated() <= before, `${allocated()} bytes, ${before} before`);
   });
 
-  it('stays alive as long as its gradient', () => {
+  it('lives as long as its gradient', () => {
     memory.collect();
     const before = allocated();
     const w = ones([100], { requiresGrad: true });
@@ -230,8 +230,8 @@ describe('memory after a swap', () => {
   });
 });
 
-describe('data', () => {
-  it('can be assigned on a leaf in a graph, which then is computed from the new values', () => {
+describe('the data property', () => {
+  it('can be assigned on a leaf of a graph, whose backward then reads the new values', () => {
     const w = tensor([1, 2], { requiresGrad: true });
     const y = w.mul(w).sum();
     w.data = tensor([10, 20]);
@@ -240,7 +240,7 @@ describe('data', () => {
     assert.deepEqual(values(w.grad), [20, 40]);
   });
 
-  it('takes another shape and dtype, but only floats where a gradient is required', () => {
+  it('takes another shape and dtype, but only floats if a gradient is required', () => {
     const x = zeros([2]);
     x.data = ones([3], { dtype: int64 });
     assert.deepEqual([x.shape, x.dtype], [[3], int64]);
@@ -250,7 +250,7 @@ describe('data', () => {
     }, DtypeError);
   });
 
-  it('refuses to give an output that backward needs other memory unnoticed', () => {
+  it('makes backward throw if it replaced the memory of an output that backward needs', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     const y = x.exp();
     y.data = zeros([2]);
@@ -262,7 +262,7 @@ describe('data', () => {
 });
 
 describe('ops.fsdp', () => {
-  it('set_ takes the memory over and copy_ copies', () => {
+  it('has a set_ that takes the memory over and a copy_ that copies', () => {
     const [x, y, source] = [zeros([2]), zeros([2]), tensor([1, 2])];
     ops.fsdp.set_(x, source);
     ops.fsdp.copy_(y, source);

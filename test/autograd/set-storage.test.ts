@@ -1,5 +1,5 @@
 /**
- * Other memory under a tensor that keeps its identity: the eager half of what FSDP does to its
+ * `set_` and `data` replace the memory of a tensor that keeps its identity, as FSDP does with its
  * parameters.
  */
 import assert from 'node:assert/strict';
@@ -26,7 +26,7 @@ const values = (t: Tensor | null | undefined): number[] =>
 const allocated = (): number => memory.stats().allocatedBytes;
 
 describe('set_', () => {
-  it('uses the memory of the source, so that writes through one view are seen by the other', () => {
+  it('uses the memory of the source, so that writes to the source change the tensor', () => {
     const x = tensor([0, 0]);
     const buffer = zeros([2]);
     const [view1, view2] = [buffer.view([-1]), buffer.view([-1])];
@@ -37,7 +37,7 @@ describe('set_', () => {
     assert.deepEqual(values(x), [5, 5]);
   });
 
-  it('takes over shape, strides and offset, and counts as a change', () => {
+  it('takes over shape, strides and offset, and increments the version', () => {
     const x = zeros([2]);
     const source = tensor([
       [1, 2, 3],
@@ -66,7 +66,7 @@ describe('set_', () => {
     assert.deepEqual(values(module(ones([1, 2]))), [7]);
   });
 
-  it('gives right gradients when a parameter has full data in forward and shards in between', () => {
+  it('gives right gradients if a parameter is whole in forward and backward and sharded in between', () => {
     const w = tensor([0.5, 1.5], { requiresGrad: true });
     const [full, shard] = [tensor([0.5, 1.5]), tensor([0.5])];
     noGrad(() => w.set_(full));
@@ -79,7 +79,7 @@ describe('set_', () => {
     assert.deepEqual(values(w.grad), [Math.fround(Math.cos(0.5)), Math.fround(Math.cos(1.5))]);
   });
 
-  it('gives the memory the lifetime of its new tensor, not that of its scope', () => {
+  it('gives the memory the lifetime of the target, not that of its scope', () => {
     const x = zeros([4]);
     const before = allocated();
     scope(() => {
@@ -131,8 +131,8 @@ describe('set_', () => {
   });
 });
 
-describe('data', () => {
-  it('is the memory without history and without a version counter', () => {
+describe('the data property', () => {
+  it('is a tensor on the same memory without history and with a separate version counter', () => {
     const w = tensor([1, 2], { requiresGrad: true });
     w.data.mul_(3);
     assert.deepEqual(values(w), [3, 6]);
@@ -140,7 +140,7 @@ describe('data', () => {
     assert.equal(w.data.requiresGrad, false);
   });
 
-  it('can be assigned, also of a leaf that requires a gradient', () => {
+  it('can be assigned, also on a leaf that requires a gradient', () => {
     const w = tensor([1, 2], { requiresGrad: true });
     w.data = tensor([5, 6, 7]);
     assert.deepEqual(w.shape, [3]);

@@ -1,4 +1,4 @@
-/** Views that are changed in place, whose base then gets a gradient in a layout of its own. */
+/** In-place changes of views, where the gradient of the base has another layout than the base. */
 import assert from 'node:assert/strict';
 import {
   arange,
@@ -94,7 +94,7 @@ describe('the gradient after an in-place change of a view', () => {
 });
 
 describe('a view created inside noGrad', () => {
-  it('cannot be changed in place outside, because its base would have no history of it', () => {
+  it('cannot be changed in place outside, because its base would not record the change', () => {
     const x = leaf([1, 2]);
     const y = x.mul(2);
     const view = noGrad(() => y.select(0, 0));

@@ -1,6 +1,6 @@
 /**
- * Random views of random tensors, changed in place, read in random layouts: the gradient agrees
- * with finite differences.
+ * Random views of random tensors, changed in place, with gradients in random layouts: the gradients
+ * agree with finite differences.
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';

@@ -1,6 +1,6 @@
 /**
- * Memory of an ArrayBuffer stays while work that was given it is still to be done, even if nothing
- * else refers to it.
+ * The memory of an ArrayBuffer lives until queued work on it is done, even if no object refers to
+ * it.
  */
 import assert from 'node:assert/strict';
 import { fromBlob, memory, ones, scope, type Tensor } from '../../lib/index.js';

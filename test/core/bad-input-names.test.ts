@@ -1,6 +1,6 @@
 /**
- * Functions that are written in other ops answer bad shapes and dtypes under their own name, before
- * the ops that they are written in see them.
+ * Functions that are written in other ops name themselves in errors about bad shapes and dtypes,
+ * and not the ops inside.
  */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';
@@ -191,9 +191,9 @@ const cases: Record<string, [op: string, run: () => unknown]> = {
   'an odd size': ['glu', () => functional.glu(vector)],
 };
 
-describe('the names in errors', () => {
+describe('the errors of functions of other ops', () => {
   for (const [what, [op, run]] of Object.entries(cases)) {
-    it(`say ${op} for ${what}`, () => {
+    it(`name ${op} for ${what}`, () => {
       assert.throws(run, (error: unknown) => {
         assert.ok(error instanceof ShardwiseError, String(error));
         assert.ok(error.message.startsWith(`${op}: `), error.message);
@@ -203,7 +203,7 @@ describe('the names in errors', () => {
     });
   }
 
-  it('keep functions of empty tensors and of single values as they were', () => {
+  it('are not thrown for empty tensors and single values', () => {
     assert.deepEqual(functional.glu(zeros([0, 3]), 0).shape, [0, 3]);
     assert.deepEqual(
       scalarTensor(2)

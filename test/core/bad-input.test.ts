@@ -1,5 +1,5 @@
 /**
- * Bad input is an error of the library that names the op and the values; never a crash, never wrong
+ * Bad input throws an error that names the op and the values; it never crashes or gives wrong
  * numbers.
  */
 import assert from 'node:assert/strict';
@@ -121,7 +121,7 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
 
 describe('bad input', () => {
   for (const [what, [run, kind, message]] of Object.entries(cases)) {
-    it(`answers ${what} with ${kind.name}`, () => {
+    it(`throws ${kind.name} for ${what}`, () => {
       assert.throws(run, (error: ShardwiseError) => {
         assert.ok(error instanceof kind, `got ${error}`);
         assert.match(error.message, message);
@@ -131,12 +131,12 @@ describe('bad input', () => {
     });
   }
 
-  it('ignores every row of logits without classes', () => {
+  it('does not include logits without classes if every target is ignored', () => {
     const ignored = tensor([-100, -100], { dtype: int64 });
     assert.equal(crossEntropy(zeros([2, 0]), ignored, { reduction: 'sum' }).item(), 0);
   });
 
-  it('answers a freed tensor with FreedError, whatever is asked of it', () => {
+  it('throws FreedError for every use of a freed tensor', () => {
     const t = ones([3]);
     t.dispose();
     for (const use of [

@@ -1,4 +1,4 @@
-/** Tensors over memory that JavaScript owns, when JavaScript does something else with it. */
+/** Tensors over JavaScript memory that is written or transferred meanwhile. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { asTensor, FreedError, fromBlob, ones, type ShardwiseError } from '../../lib/index.js';
@@ -10,7 +10,7 @@ type Resizable = new (
 ) => ArrayBuffer & { resize(bytes: number): void };
 
 describe('a tensor over an ArrayBuffer', () => {
-  it('is refused over a buffer that may lose its memory, and over what is no buffer', () => {
+  it('is refused for resizable, shared and detached buffers', () => {
     const resizable = new (ArrayBuffer as unknown as Resizable)(64, { maxByteLength: 128 });
     assert.throws(() => fromBlob(new Float32Array(resizable)), /resizable/);
     assert.throws(() => fromBlob(new Float32Array(new SharedArrayBuffer(64))), /SharedArrayBuffer/);
@@ -19,7 +19,7 @@ describe('a tensor over an ArrayBuffer', () => {
     assert.throws(() => fromBlob(gone), /detached/);
   });
 
-  it('is refused over a resizable buffer that claims a fixed size', () => {
+  it('is refused for a resizable buffer whose property `resizable` is false', () => {
     const resizable = new (ArrayBuffer as unknown as Resizable)(64, { maxByteLength: 128 });
     Object.defineProperty(resizable, 'resizable', { value: false });
     assert.throws(() => fromBlob(new Float32Array(resizable)), /resizable/);
@@ -49,12 +49,12 @@ describe('a tensor over an ArrayBuffer', () => {
   ] as const) {
     for (const what of whats) {
       const result = results[what];
-      it(`gives what it held when it is ${what} and its buffer is ${how} while work is pending`, () => {
+      it(`has its old values when it is ${what} and its buffer is ${how} while work is pending`, () => {
         assert.deepEqual(whenItGoes(how, what), { result, busy: 8, takers: 4 });
       });
     }
   }
-  it('is refused over a disguised buffer before it can be resized', () =>
+  it('is refused for a disguised resizable buffer before the buffer is resized', () =>
     assert.deepEqual(whenItGoes('resized', 'read'), { error: 'ERR_ARGUMENT' }));
 
   it('has the values of an in-place op as soon as the op returns', () => {
@@ -66,7 +66,7 @@ describe('a tensor over an ArrayBuffer', () => {
     assert.ok(array.every((value) => value === 600));
   });
 
-  it('gives an op the values at the time of its call, whatever is written to the array later', () => {
+  it('passes an op the values at the time of the call, whatever is written to the array later', () => {
     const x = ones([600, 600]);
     const busy = x.matmul(x);
     const array = new Float32Array(100_000).fill(1);
@@ -82,7 +82,7 @@ describe('a tensor over an ArrayBuffer', () => {
     assert.deepEqual(t.tolist(), [3, 3]);
   });
 
-  it('names the cause when its buffer was transferred', async () => {
+  it('throws an error that names the transfer of its buffer', async () => {
     const array = new Float32Array([1, 2, 3]);
     const t = fromBlob(array);
     assert.deepEqual(t.add(1).tolist(), [2, 3, 4]);

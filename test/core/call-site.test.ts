@@ -1,4 +1,4 @@
-/** Where user code is, as errors name it. */
+/** The call site in user code that errors name. */
 import assert from 'node:assert/strict';
 import { atCallSite, callSite } from '../../lib/core/call-site.js';
 import { noGrad } from '../../lib/index.js';
@@ -18,15 +18,15 @@ function callee(): string {
   return callSite(caller);
 }
 
-describe('the place of a call', () => {
-  it('is the innermost function of the program, however deep the library is below it', () => {
+describe('the call site', () => {
+  it('is the innermost function of the program, however deep the stack of the library', () => {
     const depths = Array.from({ length: 400 }, (_, i) => (i < 200 ? i % 3 : (i * 7) % 25));
     const places = new Set(depths.map(below));
     assert.equal(places.size, 1);
     assert.match([...places][0] as string, /^below \(.*[\\/]call-site\.test\.[jt]s:\d+:\d+\)$/);
   });
 
-  it('is that of each caller, deep and shallow ones by turns', () => {
+  it('is that of each caller, if deep and shallow stacks alternate', () => {
     const shallow = (): string => below(0);
     for (let i = 0; i < 300; i++) {
       assert.match(i % 7 === 0 ? below(20) : shallow(), /^below /);
@@ -35,16 +35,17 @@ describe('the place of a call', () => {
     }
   });
 
-  it('is unknown behind more frames than are looked at', () => assert.equal(below(80), ''));
+  it('is empty if more library frames are on the stack than the search captures', () =>
+    assert.equal(below(80), ''));
 
-  it('is outside of a function that is given', () => {
+  it('is outside of the given function', () => {
     function program(): string {
       return caller();
     }
     assert.match(program(), /^program /);
   });
 
-  it('stays that of the outermost call while one is under way', () => {
+  it('is that of the outermost atCallSite inside nested ones', () => {
     function program(): string {
       return atCallSite(() => atCallSite(() => below(3)));
     }
@@ -52,7 +53,7 @@ describe('the place of a call', () => {
     assert.match(below(3), /^below /);
   });
 
-  it('is found without a change to how errors show their stacks', () => {
+  it('is found without a change to stackTraceLimit and prepareStackTrace', () => {
     const { stackTraceLimit, prepareStackTrace } = Error;
     try {
       Error.stackTraceLimit = 3;

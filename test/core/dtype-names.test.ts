@@ -1,4 +1,4 @@
-/** Dtypes by name, wherever a dtype is taken. */
+/** Every function that takes a dtype also takes its name. */
 import assert from 'node:assert/strict';
 import { dtensorOnes, dtensorRand, dtensorZeros, initDeviceMesh } from '../../lib/distributed.js';
 import * as sw from '../../lib/index.js';
@@ -72,9 +72,9 @@ const floatingCalls: Record<string, (options: Options) => Tensor> = {
 
 const named = (name: string): DType => dtypeByName(name) as DType;
 
-describe('names of dtypes', () => {
+describe('the names of dtypes', () => {
   for (const [what, call] of Object.entries({ ...calls, ...floatingCalls })) {
-    it(`${what} takes one, and lists all for what is none`, () => {
+    it(`are taken by ${what}, which lists all for an unknown name`, () => {
       const name = what in calls && what !== 'prod' ? 'int64' : 'float64';
       assert.equal(call({ dtype: name }).dtype, named(name));
       assert.equal(call({ dtype: 'float64' }).dtype, named('float64'));
@@ -91,7 +91,7 @@ describe('names of dtypes', () => {
     });
   }
 
-  it('of to, they are told from devices', () => {
+  it('are distinguished from names of devices by to', () => {
     assert.equal(x.to('cpu'), x);
     assert.equal(x.to('float16').dtype, sw.float16);
     assert.throws(
@@ -103,7 +103,7 @@ describe('names of dtypes', () => {
     assert.throws(() => new nn.Sequential().to({ dtype: 'float33' as never }), DtypeError);
   });
 
-  it('autocast, the default dtype, finfo, iinfo and promoteTypes take them', () => {
+  it('are taken by autocast, setDefaultDtype, finfo, iinfo and promoteTypes', () => {
     assert.equal(
       amp.autocast(
         { deviceType: 'cpu', dtype: 'bfloat16' },
@@ -132,7 +132,7 @@ describe('names of dtypes', () => {
   });
 
   it(
-    'factories of distributed tensors take them',
+    'are taken by factories of distributed tensors',
     withRanks(2, () => {
       const mesh = initDeviceMesh('cpu', [2]);
       for (const make of [dtensorZeros, dtensorOnes, dtensorRand])

@@ -1,4 +1,4 @@
-/** JavaScript goes on while the native part works. */
+/** The event loop runs while native code works. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';

@@ -1,4 +1,4 @@
-/** Events, and what they tell of work before them that failed. */
+/** Events, and how they report failures of earlier work. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -41,7 +41,7 @@ describe('events', () => {
   });
 });
 
-describe('an event behind work that failed', () => {
+describe('an event after work that failed', () => {
   it('throws from waits and from elapsed times until it is recorded again', () => {
     const s = newStream();
     const [begin, end] = [timed(), timed()];
@@ -58,7 +58,7 @@ describe('an event behind work that failed', () => {
     assert.ok(begin.elapsedTime(end) >= 0);
   });
 
-  it('reports that failure only, and not a later one', async () => {
+  it('throws that failure and not a later one', async () => {
     const s = newStream();
     const end = timed();
     failLater(s);
@@ -72,7 +72,7 @@ describe('an event behind work that failed', () => {
     assert.throws(() => s.synchronize(), tellsOf(55));
   });
 
-  it('leaves the stream usable for the next owner', () => {
+  it('leaves the stream usable for its next owner', () => {
     const s = newStream();
     const end = timed();
     failLater(s);
@@ -116,7 +116,7 @@ describe('an event behind work that failed', () => {
 });
 
 describe('an event that is recorded without naming a stream', () => {
-  it('belongs to the stream of the innermost cuda.stream', async () => {
+  it('is recorded on the stream of the innermost cuda.stream', async () => {
     const [outer, s] = [newStream(), newStream()];
     const end = timed();
     const x = ones([1500, 1500]);

@@ -1,4 +1,4 @@
-/** What is computed from the results of a failed command fails too, on whichever stream. */
+/** Work that reads the results of a failed command fails too, on any stream. */
 import assert from 'node:assert/strict';
 import { cuda, indexSelect, tensor } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
@@ -8,7 +8,7 @@ describe('a failure on another stream', () => {
     skipWithoutCuda(this);
   });
 
-  it('reaches what reads its results', async () => {
+  it('reaches the streams that read the results', async () => {
     const side = new cuda.Stream();
     const table = tensor([1, 2, 3], { device: 'cuda' });
     const broken = cuda.stream(side, () => indexSelect(table, 0, tensor([7n], { device: 'cuda' })));

@@ -1,4 +1,4 @@
-/** A bad index that only the GPU sees: no value that depends on it is ever read. */
+/** A bad index that only the GPU detects: no value that depends on it can be read. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cuda, full, IndexError, int64, KernelError, ones, type Tensor } from '../../lib/index.js';
@@ -12,18 +12,18 @@ const isIndexError = (error: unknown): boolean =>
 const isLost = (error: unknown): boolean =>
   error instanceof KernelError && /has no value/.test(error.message);
 
-describe('after a kernel of a GPU met a bad index', () => {
+describe('after a GPU kernel found a bad index', () => {
   before(function () {
     skipWithoutCuda(this);
   });
 
-  it('a pending read is rejected, small or large', async () => {
+  it('pending reads are rejected, small and large ones', async () => {
     await assert.rejects(failsLater().narrow(0, 0, 2).read(), isIndexError);
     await assert.rejects(failsLater().read(), isIndexError);
     await assert.rejects(failsLater().sum().itemAsync(), isIndexError);
   });
 
-  it('what was computed since the last look has no value', async () => {
+  it('tensors computed since the last synchronization have no value', async () => {
     const p = ones([100], { device });
     const good = ones([100], { device });
     cuda.synchronize();
@@ -38,14 +38,14 @@ describe('after a kernel of a GPU met a bad index', () => {
     assert.equal(p.sum().item(), 300);
   });
 
-  it('a write in between does not hide it', () => {
+  it('a later write does not hide the failure', () => {
     const bad = failsLater();
     full([3], 1).to(device);
     assert.throws(() => bad.sum().item(), isIndexError);
     assert.equal(ones([4], { device }).sum().item(), 4);
   });
 
-  it('an event behind it is told of it, and has no time', () => {
+  it('a later event throws the failure from synchronize and elapsedTime', () => {
     const [begin, end] = [
       new cuda.Event({ enableTiming: true }),
       new cuda.Event({ enableTiming: true }),
@@ -55,13 +55,13 @@ describe('after a kernel of a GPU met a bad index', () => {
       failsLater();
       end.record();
       assert.throws(ask, isIndexError);
-      cuda.synchronize(); // has been told
+      cuda.synchronize(); // does not throw again
     }
     end.record();
     end.synchronize();
   });
 
-  it('an event is told of it after the next launch, which has met it', async () => {
+  it('an event throws the failure also after a later launch', async () => {
     const end = new cuda.Event();
     failsLater();
     end.record();
@@ -69,10 +69,10 @@ describe('after a kernel of a GPU met a bad index', () => {
     ones([4], { device }).mul(2);
     await sleep(20);
     assert.throws(() => end.synchronize(), isIndexError);
-    cuda.synchronize(); // has been told
+    cuda.synchronize(); // does not throw again
   });
 
-  it('values go in and out in pieces and whole', async () => {
+  it('values are copied to and from the GPU in chunks and at once', async () => {
     for (const count of [1, 5000, 1 << 20, 5_000_001]) {
       const x = ones([count]).cumsum(0);
       const y = x.to(device);

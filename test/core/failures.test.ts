@@ -1,6 +1,5 @@
 /**
- * What becomes of results when a command fails after JavaScript has gone on: nobody reads what was
- * never computed.
+ * Results after an asynchronous failure of a command: values that were not computed cannot be read.
  */
 import assert from 'node:assert/strict';
 import {
@@ -51,7 +50,7 @@ describe('after a command has failed on its stream', () => {
     assert.deepEqual(q.add(1).tolist(), [2, 2]);
   });
 
-  it('a tensor that is overwritten has a value again, and one that is written in part has none', () => {
+  it('a tensor has a value again once it is overwritten completely, but not in part', () => {
     const p = ones([100_000]);
     busy();
     const bad = failsLater();

@@ -1,6 +1,6 @@
 /**
- * The promise that a training loop's memory stays flat: at most 1.3 times what its first 200 steps
- * took.
+ * Checks that the memory of a training loop stays flat: at most 1.3 times that of its first 200
+ * steps.
  */
 import assert from 'node:assert/strict';
 

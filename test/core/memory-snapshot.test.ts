@@ -1,4 +1,4 @@
-/** `memory.snapshot` and the recording of what made each storage. */
+/** `memory.snapshot`, and the recorded origin of each storage. */
 import assert from 'node:assert/strict';
 import { numRecorded } from '../../lib/eager/allocation-history.js';
 import {

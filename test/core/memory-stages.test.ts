@@ -1,6 +1,6 @@
 /**
- * What is tried, in order, before memory is said to have run out. SHARDWISE_CPU_MEMORY_LIMIT makes
- * the machine small.
+ * The steps before an OutOfMemoryError, in order. SHARDWISE_CPU_MEMORY_LIMIT makes the machine
+ * small.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -64,7 +64,7 @@ describe('when memory runs out', () => {
     assert.equal(afterGarbage.tokens, 0);
   });
 
-  it('an error comes last, with its numbers as data', () => {
+  it('an error is thrown last, with its numbers in details', () => {
     const { details, message } = stages.full;
     const { op, device, requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes } =
       details;

@@ -1,11 +1,11 @@
-/** The memory promises on a GPU. */
+/** Memory of a GPU: garbage collection and scratch memory of kernels. */
 import assert from 'node:assert/strict';
 import type { memory } from '../../lib/index.js';
 import { runProgram } from '../run-program.js';
 import { skipWithoutCuda } from '../skip.js';
 import { assertFlat } from './flat-memory.js';
 
-describe('the garbage collector, CUDA', () => {
+describe('the garbage collector on CUDA', () => {
   before(function () {
     skipWithoutCuda(this);
   });
@@ -35,7 +35,7 @@ describe('scratch memory of CUDA kernels', () => {
     report = await runProgram('core/programs/scratch-memory');
   });
 
-  it('is an OutOfMemoryError with the op and the numbers where tensors hold the device', () => {
+  it('throws OutOfMemoryError with the op and the numbers if tensors fill the device', () => {
     const { error } = report;
     assert.equal(error?.code, 'ERR_OUT_OF_MEMORY', error?.message);
     assert.match(
@@ -45,14 +45,14 @@ describe('scratch memory of CUDA kernels', () => {
     assert.ok((error.details.requestedBytes as number) >= 2 * GIB, error.message);
   });
 
-  it('comes from what the cache gives back', () => {
+  it('comes from memory that the cache frees', () => {
     assert.ok(report.emptied.cachedBytes > 4 * GIB);
     assert.deepEqual(report.sum.slice(0, 5), [0, 0, 0, 2 ** 27, 0]);
     assert.ok(report.large.reservedBytes < report.emptied.reservedBytes);
     assert.ok(report.after.outOfMemoryRetries > report.before.outOfMemoryRetries);
   });
 
-  it('is in the statistics, and is not memory of tensors', () => {
+  it('is counted separately from the memory of tensors', () => {
     assert.equal(report.large.scratchBytes, 0);
     assert.ok(
       report.after.scratchBytes > 0 && report.after.scratchBytes < GIB / 10,

@@ -1,4 +1,4 @@
-/** Memory looks after itself: scopes to the byte, the collector in time. */
+/** Memory is freed by scopes, to the byte, and by the garbage collector. */
 import assert from 'node:assert/strict';
 import {
   autograd,

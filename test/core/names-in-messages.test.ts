@@ -1,4 +1,4 @@
-/** What messages call a value that is not what it should be. */
+/** The names of unexpected values in messages. */
 import assert from 'node:assert/strict';
 import { shown } from '../../lib/core/options.js';
 import {
@@ -14,7 +14,7 @@ import { nn, ones } from '../../lib/index.js';
 import { describe as described } from '../../lib/ops/operand.js';
 
 describe('values in messages', () => {
-  it('have their public names, with the article that belongs to them', async () => {
+  it('have their public names with the right article', async () => {
     await launch(1, () => {
       const mesh = initDeviceMesh('cpu', [1]);
       const spec = DTensor.fromLocal(ones([2]), mesh)._spec;
@@ -40,7 +40,7 @@ describe('values in messages', () => {
     assert.equal(Shard(0).constructor, Shard);
   });
 
-  it('are objects where nothing more is known, and never their source', () => {
+  it('are called objects or functions if they have no name, and are never shown as source', () => {
     for (const value of [{}, Object.create(null), new (class {})()])
       assert.equal(shown(value), 'an object');
     assert.deepEqual(

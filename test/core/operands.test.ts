@@ -1,4 +1,4 @@
-/** The notation in which an entry of the op table says what its kernel requires. */
+/** The notation for the operands that the kernel of an op requires. */
 import assert from 'node:assert/strict';
 import { allOps } from '../../lib/core/op.js';
 import { formatOperands, parseOperands, relations } from '../../lib/core/operands.js';
@@ -58,21 +58,25 @@ describe('the notation of operands', () => {
     ['a text without outputs', '(x: [n])', /expected "\(inputs\) -> \(outputs\)"/],
     ['an operand without a shape', '(x: float) -> ()', /got "x: float"/],
     ['an unknown dtype', '(x: quaternion [n]) -> ()', /got "x: quaternion \[n\]"/],
-    ['a dim that is no name', '(x: [n + 1]) -> ()', /expected a name or a number, got "n \+ 1"/],
+    ['a dim that is not a name', '(x: [n + 1]) -> ()', /expected a name or a number, got "n \+ 1"/],
     [
       'an unknown relation',
       '(x: [n]) -> () where similar(x, n)',
       /is no relation; there are below/,
     ],
     [
-      'a relation of other arguments',
+      'a relation with wrong arguments',
       '(x: [n]) -> () where within(x)',
       /within\(operand, operand\)/,
     ],
     ['a name used twice', '(x: [n], x: [n]) -> ()', /two operands are named x/],
     ['a list before an operand', '(x[k]: [n], y: [n]) -> ()', /lists come last/],
     ['a list among the outputs', '() -> (y[k]: [n])', /outputs are no lists/],
-    ['a reference to no list', '(x: [n], y: numel(x[i])) -> ()', /x, which is no list/],
+    [
+      'a reference to an operand that is not a list',
+      '(x: [n], y: numel(x[i])) -> ()',
+      /x, which is no list/,
+    ],
   ] as const)
     it(`refuses ${what}`, () => {
       assert.throws(
@@ -97,7 +101,7 @@ describe('the operands of entries', () => {
     );
   });
 
-  it('are written in the one form of the notation, and use every relation', () => {
+  it('are written in the normal form of the notation and use every relation', () => {
     const used = new Set<string>();
     for (const { name, operands } of allOps()) {
       if (operands === null) continue;

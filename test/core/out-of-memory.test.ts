@@ -1,5 +1,5 @@
 /**
- * Running out of memory is an error that says how much there was, and the process goes on.
+ * Running out of memory throws an error with the numbers, and the process continues.
  * SHARDWISE_CPU_MEMORY_LIMIT makes the machine small.
  */
 import assert from 'node:assert/strict';
@@ -70,7 +70,7 @@ function runChild(environment: Readonly<Record<string, string>>): Report {
   return JSON.parse(stdout) as Report;
 }
 
-describe('out of memory', () => {
+describe('OutOfMemoryError', () => {
   let report: Report;
 
   before(function () {
@@ -78,7 +78,7 @@ describe('out of memory', () => {
     report = runChild({ SHARDWISE_MEMORY_HISTORY: '0' });
   });
 
-  it('says what was requested, allocated, reserved and free', () => {
+  it('says how many bytes were requested, allocated, reserved and free', () => {
     const { requested, allocated, reserved, free, total } = numbersOf(report.filled);
     assert.equal(total, LIMIT);
     assert.ok(requested >= 4 * MIB && requested < 5 * MIB, String(requested));
@@ -90,7 +90,7 @@ describe('out of memory', () => {
     assert.equal(free, LIMIT - reserved);
   });
 
-  it('tells a tensor that could never fit from memory that is full', () => {
+  it('says how many bytes were requested for a tensor that could never fit', () => {
     assert.ok(numbersOf(report.atOnce).requested >= 400 * MIB);
   });
 
@@ -99,7 +99,7 @@ describe('out of memory', () => {
     numbersOf(report.byOp);
   });
 
-  it('names the largest holders by size, and how to learn what made them', () => {
+  it('lists the largest groups of storages, and says how to record their ops', () => {
     const { holders, message } = report.filled;
     const unknown = { op: null, dtype: null, shape: null, memory: 'allocator' };
     assert.deepEqual(holders, [
@@ -119,19 +119,19 @@ describe('out of memory', () => {
     );
   });
 
-  it('leaves the process as it was, with all tensors usable and memory to be had again', () => {
+  it('leaves all tensors usable, and memory can be allocated again', () => {
     assert.equal(report.still, 0);
     assert.equal(report.total, MIB);
     assert.ok(report.retries > 0);
   });
 
-  it('collects garbage before it gives up', () => {
+  it('is not thrown if collecting garbage frees enough', () => {
     assert.equal(report.passed, MIB);
   });
 });
 
-describe('out of memory, with recording', () => {
-  it('names shape, dtype and op of the largest holders', function () {
+describe('OutOfMemoryError with recorded history', () => {
+  it('names shape, dtype and op of the largest groups of storages', function () {
     this.timeout(60_000);
     const { filled, count } = runChild({ SHARDWISE_MEMORY_HISTORY: '1' });
     assert.deepEqual(filled.holders, [

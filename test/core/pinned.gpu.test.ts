@@ -1,4 +1,4 @@
-/** Pinned host memory, and copies that the GPU does by itself: the op toDevice. */
+/** Pinned host memory and asynchronous copies: the op toDevice. */
 import assert from 'node:assert/strict';
 import {
   arange,
@@ -26,7 +26,7 @@ function keepBusy(): Tensor {
   return x;
 }
 
-describe('pinned memory, CUDA', () => {
+describe('pinned memory on CUDA', () => {
   before(function () {
     skipWithoutCuda(this);
   });
@@ -42,7 +42,7 @@ describe('pinned memory, CUDA', () => {
     assert.deepEqual(x.slice(0, 0, 4, 2).pinMemory().tolist(), x.slice(0, 0, 4, 2).tolist());
   });
 
-  it('can be asked for where a tensor is made', () => {
+  it('can be requested when a tensor is created', () => {
     const made = [
       empty([3], { pinMemory: true }),
       zeros([0], { pinMemory: true }),
@@ -53,7 +53,7 @@ describe('pinned memory, CUDA', () => {
     assert.ok(made[3]?.isLeaf && made[3].requiresGrad);
   });
 
-  it('is host memory: a tensor on the GPU is refused', () => {
+  it('is host memory, so a tensor on the GPU is refused', () => {
     const message = /pinMemory: expected a CPU tensor, got float32\[3\] on cuda:0/;
     for (const make of [
       () => ones([3], { device: 'cuda' }).pinMemory(),
@@ -67,7 +67,7 @@ describe('pinned memory, CUDA', () => {
     assert.equal(ones([3], { device: 'cuda' }).isPinned(), false);
   });
 
-  it('copies to the GPU in order with what changes the source next', () => {
+  it('is copied to the GPU before later changes of the source', () => {
     const source = zeros([100_000], { pinMemory: true });
     const busy = keepBusy();
     const copies: Tensor[] = [];
@@ -79,7 +79,7 @@ describe('pinned memory, CUDA', () => {
     assert.ok(busy.isCuda);
   });
 
-  it('is not used again while the GPU still reads it', () => {
+  it('is not reused while the GPU still reads it', () => {
     const busy = keepBusy();
     const copies = Array.from({ length: 50 }, (_, i) =>
       scope(() => ones([50_000]).mul(i).pinMemory().to('cuda', { nonBlocking: true })),
@@ -88,7 +88,7 @@ describe('pinned memory, CUDA', () => {
     assert.ok(busy.isCuda);
   });
 
-  it('is where nonBlocking copies from the GPU land, and reading them waits', () => {
+  it('is the target of nonBlocking copies from the GPU, which reads wait for', () => {
     const x = keepBusy().sum(0);
     const landed = x.to('cpu', { nonBlocking: true });
     assert.ok(landed.isPinned());
@@ -99,7 +99,7 @@ describe('pinned memory, CUDA', () => {
     assert.deepEqual(wide.tolist(), x.tolist());
   });
 
-  it('takes copy_ in both directions', () => {
+  it('supports copy_ in both directions', () => {
     const [host, device] = [zeros([1000], { pinMemory: true }), zeros([1000], { device: 'cuda' })];
     device.copy_(host.fill_(3), { nonBlocking: true });
     device.add_(1);
@@ -121,7 +121,7 @@ describe('pinned memory, CUDA', () => {
     );
   });
 
-  it('lets gradients through', () => {
+  it('passes gradients on', () => {
     const x = ones([4]).requiresGrad_();
     x.pinMemory()
       .to('cuda', { nonBlocking: true })
@@ -135,7 +135,7 @@ describe('pinned memory, CUDA', () => {
     assert.deepEqual(y.grad?.tolist(), [2, 2, 2, 2]);
   });
 
-  it('is counted, comes back and stays pinned when resized', () => {
+  it('is counted, is freed, and stays pinned when it is resized', () => {
     memory.collect();
     cuda.synchronize(); // what the GPU still used is back
     const before = memory.stats('cpu').pinnedBytes;

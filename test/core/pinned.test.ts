@@ -1,5 +1,5 @@
 /**
- * Pinned memory without CUDA is refused with the reason; copies that could use it work as they are.
+ * Pinned memory without CUDA is refused with the reason; copies with nonBlocking work as usual.
  * With CUDA: pinned.gpu.test.ts.
  */
 import assert from 'node:assert/strict';
@@ -20,7 +20,7 @@ import {
 import { skipBecause } from '../skip.js';
 
 describe('pinned memory', () => {
-  it('is refused without CUDA, with the reason and what to do', function () {
+  it('is refused without CUDA by an error that says why and what to do', function () {
     const unavailable = cuda.whyUnavailable();
     if (unavailable === null) skipBecause(this, 'CUDA is there');
     const makers: Record<string, () => Tensor> = {
@@ -45,7 +45,7 @@ describe('pinned memory', () => {
     assert.equal(memory.stats().pinnedBytes, 0);
   });
 
-  it('is not what an ordinary tensor has', () => {
+  it('is not the memory of an ordinary tensor', () => {
     const t = ones([3]);
     assert.equal(t.isPinned(), false);
     assert.equal(t.untypedStorage().isPinned(), false);
@@ -58,7 +58,7 @@ describe('pinned memory', () => {
     assert.throws(() => t.isPinned(), FreedError);
   });
 
-  it('nonBlocking changes nothing between CPU tensors', () => {
+  it('is not needed for nonBlocking copies between CPU tensors, which change nothing', () => {
     const x = tensor([1.5, 2.5]);
     assert.equal(x.to('cpu', { nonBlocking: true }), x);
     assert.deepEqual(x.to(int32, { nonBlocking: true }).tolist(), [1, 2]);

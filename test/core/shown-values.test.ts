@@ -1,4 +1,4 @@
-/** Values of any kind in messages, and in variables of the environment. */
+/** Unexpected values in messages, of any kind, and of environment variables. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { ArgumentError, compile } from '../../lib/index.js';
@@ -22,7 +22,7 @@ describe('errors about arguments', () => {
     sparse: new Array(2 ** 32 - 1),
     text: 'x'.repeat(1e6),
   })) {
-    it(`show a ${what} one in a line or two`, () => {
+    it(`show a ${what} value in at most 1000 characters`, () => {
       assert.throws(
         () => compile(value as () => void),
         (error: Error) => error instanceof ArgumentError && error.message.length < 1000,
@@ -30,7 +30,7 @@ describe('errors about arguments', () => {
     });
   }
 
-  it('show a short list as it is', () => {
+  it('show a short list completely', () => {
     assert.throws(
       () => compile([1, ['a', [2n]]] as unknown as () => void),
       /got \[1, \['a', \[2n\]\]\]$/,
@@ -42,7 +42,7 @@ describe('SHARDWISE_CPU_MEMORY_LIMIT', () => {
   const index = new URL(`../../lib/index${loader.length > 0 ? '.ts' : '.js'}`, import.meta.url)
     .href;
   for (const limit of ['abc', '1e9', '64MiB', '-1']) {
-    it(`is named by the error where it is '${limit}'`, () => {
+    it(`is named by the error if it is '${limit}'`, () => {
       const script = `import(${JSON.stringify(index)}).then(({ ones }) => ones([4])).then(() => console.log('none'), (error) => console.log(error.message));`;
       const { stdout, stderr } = spawnSync(process.execPath, [...loader, '-e', script], {
         encoding: 'utf8',

@@ -63,7 +63,7 @@ describe('a declared function', () => {
     assert.deepEqual(scale('x', 2, {}), ['x', 2, 0, false, 'none', undefined]);
   });
 
-  it('is a method without its first argument', () => {
+  it('can be a method without the first argument', () => {
     assert.deepEqual(method.call('x', 2, 3, true, { label: 'a', times: 4 }), all);
     assert.deepEqual(
       method.call('x', { factor: 2, offset: 3, times: 4, negate: true, label: 'a' }),
@@ -71,7 +71,7 @@ describe('a declared function', () => {
     );
   });
 
-  it('is a constructor whose arguments all have names', () => {
+  it('can be a constructor whose arguments all have names', () => {
     const expected = { inFeatures: 2, outFeatures: 3, bias: false, dtype: 'float32' };
     assert.deepEqual(new Layer(2, 3, false).settings, expected);
     assert.deepEqual(new Layer(2, 3, { bias: false }).settings, expected);
@@ -103,7 +103,7 @@ describe('a declared function', () => {
       /^scale: factor is given twice, by position \(1\) and as an option \(2\)$/,
     ],
     [
-      'a name of what has none',
+      'a positional-only argument by name',
       // @ts-expect-error
       () => scale('x', 1, { input: 2 }),
       /^scale: there is no option "input"/,
@@ -121,7 +121,7 @@ describe('a declared function', () => {
       /^scale: expected options to be the last argument, but 2 comes after them, got an object$/,
     ],
     [
-      'options without what is needed',
+      'options without a required argument',
       // @ts-expect-error
       () => scale('x', { offset: 1 }),
       /^scale: expected factor; it comes after input, or is given as \{ factor: … \}$/,

@@ -1,7 +1,4 @@
-/**
- * `untypedStorage().resize_`: bytes are kept or freed in the order of the stream, and nobody waits
- * for the stream.
- */
+/** `untypedStorage().resize_` keeps or frees bytes in the order of the stream, without blocking. */
 import assert from 'node:assert/strict';
 import { cpu } from '../../lib/core/device.js';
 import { streamOf, writer } from '../../lib/eager/submit.js';
@@ -19,7 +16,7 @@ import {
 const allocated = (): number => memory.stats().allocatedBytes;
 
 describe('resizing a storage', () => {
-  it('to nothing does not wait for work that still reads it, and that work reads what was there', () => {
+  it('to 0 bytes does not wait for work that still reads it, and that work reads the old values', () => {
     const n = 1024;
     const expected = n * 0.5;
     const halves = zeros([n, n]).fill_(0.5);
@@ -37,7 +34,7 @@ describe('resizing a storage', () => {
     assert.ok(busy > 0, 'the stream was idle after every resize_');
   });
 
-  it('on another stream than it was made on keeps the bytes, and the old memory for what still reads it', () => {
+  it('on another stream than that of its creation keeps the bytes, and the old memory for pending reads', () => {
     const n = 1024;
     const side = new cuda.Stream({ device: 'cpu' });
     const halves = zeros([n, n]).fill_(0.5);
@@ -70,7 +67,7 @@ describe('resizing a storage', () => {
     assert.equal(allocated(), before);
   });
 
-  it('to less than a tensor reaches makes reading it an error that says how many bytes are missing', () => {
+  it('below the range of a tensor makes reading it an error that says how many bytes are missing', () => {
     const x = rand([4, 4]);
     x.untypedStorage().resize_(32);
     for (const read of [() => x.add(1), () => x.tolist(), () => x.select(0, 3).sum()]) {
@@ -87,7 +84,7 @@ describe('resizing a storage', () => {
     assert.equal(x.sum().item(), 32);
   });
 
-  it('to less than nothing is refused', () => {
+  it('to a negative size is refused', () => {
     const x = rand([4]);
     for (const size of [-1, 1.5, Number.NaN])
       assert.throws(() => x.untypedStorage().resize_(size), ArgumentError);

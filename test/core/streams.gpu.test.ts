@@ -1,14 +1,14 @@
-/** Memory that passes from the CPU's stream to a GPU's is in order, whoever had it before. */
+/** Memory that is used on streams of the CPU and of a GPU is reused in order. */
 import assert from 'node:assert/strict';
 import { cuda, device, empty, full, memory, ones, zeros } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
 
-describe('memory that passes between streams, CUDA', () => {
+describe('memory that is used on several CUDA streams', () => {
   before(function () {
     skipWithoutCuda(this);
   });
 
-  it('takes a copy from the GPU when what still reads it on the CPU is done', () => {
+  it('is written by a copy from the GPU only after the CPU has read it', () => {
     const n = 1024;
     const halves = zeros([n, n]).fill_(0.5);
     const onGpu = full([n, n], 7, { device: 'cuda' });
@@ -33,7 +33,7 @@ describe('memory that passes between streams, CUDA', () => {
     assert.deepEqual([product.amin().item(), x.sum().item(), reuse.amax().item()], [n, n * n, 0]);
   });
 
-  it('waits for the last use of a tensor, and not for what its stream was given after it', () => {
+  it('makes a reader wait for the last use of its tensor, and not for later work of that stream', () => {
     const side = new cuda.Stream();
     const large = ones([4096, 4096], { device: 'cuda' });
     cuda.synchronize();
@@ -47,7 +47,7 @@ describe('memory that passes between streams, CUDA', () => {
     cuda.synchronize();
   });
 
-  it('is reusable at once on the stream that used it last, however far the host is ahead', () => {
+  it('is reused at once on the stream that used it last, however far the host is ahead', () => {
     const [side, gpu] = [new cuda.Stream(), device('cuda')];
     const [bytes, layers] = [2 ** 26, 24];
     cuda.synchronize();

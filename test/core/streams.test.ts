@@ -1,4 +1,4 @@
-/** Memory that passes from one stream to another is in order, whoever had it before. */
+/** Memory that is used on several streams is reused in order. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -35,7 +35,7 @@ describe('a tensor that is first used on another stream than that of its creatio
 });
 
 describe('recordStream', () => {
-  it('keeps the memory of a freed tensor until the stream is done with it', async () => {
+  it('keeps the memory of a freed tensor until the stream has used it', async () => {
     const side = new cuda.Stream({ device: 'cpu' });
     const matrix = ones([1500, 1500]);
     const x = ones([2 ** 22]);
@@ -54,7 +54,7 @@ describe('recordStream', () => {
     assert.ok(memory.stats().allocatedBytes <= kept - 16 * MIB);
   });
 
-  it('refuses a value that is no stream, and disposed tensors and streams', () => {
+  it('refuses a value that is not a stream, and disposed tensors and streams', () => {
     const x = ones([2]);
     assert.throws(() => x.recordStream(3 as never), ArgumentError);
     const gone = new cuda.Stream({ device: 'cpu' });
@@ -117,7 +117,7 @@ describe('a stream that is disposed or dropped', () => {
     assert.equal(product.amax().item(), 1200 * 1200);
   });
 
-  it('is refused after that, and can be disposed twice', () => {
+  it('is refused afterwards, and can be disposed twice', () => {
     const s = newStream();
     s[Symbol.dispose]();
     s.dispose();

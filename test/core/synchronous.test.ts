@@ -1,7 +1,4 @@
-/**
- * Functions that run under something which ends with them are refused if they are asynchronous,
- * whatever becomes of their promise.
- */
+/** Functions that run another one inside a scope or mode refuse an asynchronous one. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { lossParallel } from '../../lib/distributed.js';

@@ -37,7 +37,7 @@ describe('tree.map', () => {
     assert.equal(given.x, x);
   });
 
-  it('takes over instances of classes, sets, typed arrays and the keys of maps as they are', () => {
+  it('keeps instances of classes, sets, typed arrays and the keys of maps unchanged', () => {
     const key = ones([1]);
     const given = [new Instance(), new Set([ones([1])]), new Float32Array(2), new Map([[key, 1]])];
     const result = tree.map(() => assert.fail('no tensor is a leaf'), given);
@@ -67,7 +67,7 @@ describe('tree.map', () => {
     assert.deepEqual(Object.keys(tree.map((t) => t, given)), ['__proto__']);
   });
 
-  it('refuses what is no function, and values that contain themselves', () => {
+  it('refuses a value that is not a function, and values that contain themselves', () => {
     const cyclic: unknown[] = [];
     cyclic.push({ cyclic });
     assert.throws(() => tree.map(3 as never, []), ArgumentError);

@@ -1,4 +1,4 @@
-/** Failures of work behind the program: each reaches the program once, whatever its texts are. */
+/** The program gets each failure of asynchronous work once. */
 import assert from 'node:assert/strict';
 import { identify, UnobservedFailures } from '../../lib/core/unobserved-failures.js';
 
@@ -9,7 +9,7 @@ function failureWith(id: number, message: string, cause?: Error): Error {
 }
 
 describe('unobserved failures', () => {
-  it('are thrown at the check, the first one first', () => {
+  it('are thrown by check, the first one first', () => {
     const failures = new UnobservedFailures();
     failures.add({}, failures.begin(), failureWith(1, 'first'));
     failures.add({}, failures.begin(), failureWith(2, 'second'));
@@ -17,7 +17,7 @@ describe('unobserved failures', () => {
     assert.ok(failures.any);
   });
 
-  it('are observed with any error of the same id, whatever the texts say', () => {
+  it('are observed by any error with the same id, whatever the message', () => {
     const failures = new UnobservedFailures();
     failures.add({}, failures.begin(), failureWith(1, 'allReduce: rank 1 has died'));
     const begun = failures.begin();
@@ -29,14 +29,14 @@ describe('unobserved failures', () => {
     assert.ok(failures.any);
   });
 
-  it('of other ids stay, even with an equal text', () => {
+  it('with other ids stay unobserved, even with the same message', () => {
     const failures = new UnobservedFailures();
     failures.add({}, failures.begin(), failureWith(1, 'out of memory'));
     failures.observe(failureWith(2, 'out of memory'));
     assert.throws(() => failures.check(), { message: 'out of memory' });
   });
 
-  it('of work that began after the observation are reported again', () => {
+  it('of work that began after the observation are thrown again', () => {
     const failures = new UnobservedFailures();
     failures.observe(failureWith(1, 'the group has failed'));
     failures.add({}, failures.begin(), failureWith(1, 'the group has failed'));

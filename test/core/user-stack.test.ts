@@ -1,4 +1,4 @@
-/** Stacks of errors: where the program is, not where the library is. */
+/** Stacks of errors show the frames of the program, not those of the library. */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import { Worker } from 'node:worker_threads';
@@ -22,7 +22,7 @@ describe('stacks of errors', () => {
     return ones([2, 3]).matmul(ones([2, 3]));
   }
 
-  it('begin where the program called, and have no frame of the library', () => {
+  it('begin at the call of the program and have no frame of the library', () => {
     const error = errorOf(multiply);
     assert.match(frames(error)[0] ?? '', /at multiply \(.*user-stack\.test\.[jt]s/);
     assert.doesNotMatch(frames(error).join('\n'), /[\\/](?:lib|dist)[\\/](?:core|ops|eager)[\\/]/);
@@ -37,7 +37,7 @@ describe('stacks of errors', () => {
     assert.match(error.stack ?? '', /in the module Sequential at (?:0\.){11}0 \(Linear\)\n {4}at /);
   });
 
-  it('are all of it where that is asked for', () => {
+  it('are complete with SHARDWISE_FULL_STACK=1', () => {
     process.env['SHARDWISE_FULL_STACK'] = '1';
     try {
       assert.match(frames(errorOf(multiply))[0] ?? '', /matmul/);
@@ -46,7 +46,7 @@ describe('stacks of errors', () => {
     }
   });
 
-  it('can be replaced, as any', () => {
+  it('can be replaced, as those of any error', () => {
     const error = errorOf(multiply);
     error.stack = 'mine';
     assert.equal(error.stack, 'mine');
@@ -55,7 +55,7 @@ describe('stacks of errors', () => {
 });
 
 describe('printed errors', () => {
-  it('have their details in one line, and none where nobody catches them', () => {
+  it('have their details in one line, and omit them if the error is not caught', () => {
     const error = errorOf(() => ones([2, 3]).item());
     assert.match(
       inspect(error),
@@ -67,7 +67,7 @@ describe('printed errors', () => {
     assert.deepEqual(JSON.parse(JSON.stringify(error)), { name, code, message, details });
   });
 
-  it('pass between threads with message and name', async () => {
+  it('keep message and name between threads', async () => {
     const worker = new Worker(
       "require('node:worker_threads').parentPort.once('message', (e) => { throw e; })",
       { eval: true },

@@ -1,6 +1,6 @@
 /**
- * Memory that tensors show goes while work on it is under way: `lent-memory <how it goes> <what is
- * under way>`. Prints what came of it, if the process lives.
+ * Transfers the memory of a tensor while work on it is pending: `borrowed-memory <how> <what is
+ * pending>`. Prints the result, unless the process crashes.
  */
 import { fromBlob, ones, type Tensor, zeros } from '../../../lib/index.js';
 

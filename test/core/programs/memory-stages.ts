@@ -1,6 +1,6 @@
 /**
- * Runs with SHARDWISE_CPU_MEMORY_LIMIT = 64 MiB and prints what each stage of running out of memory
- * did; see memory-stages.test.ts.
+ * Runs with SHARDWISE_CPU_MEMORY_LIMIT = 64 MiB and prints the effect of each stage of running out
+ * of memory; see memory-stages.test.ts.
  */
 import {
   keep,

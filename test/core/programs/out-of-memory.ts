@@ -1,5 +1,5 @@
 /**
- * Runs with SHARDWISE_CPU_MEMORY_LIMIT and prints what happened as JSON; see out-of-memory.test.ts.
+ * Runs with SHARDWISE_CPU_MEMORY_LIMIT and prints the errors as JSON; see out-of-memory.test.ts.
  */
 import {
   float64,

@@ -1,6 +1,6 @@
 /**
- * What happens to a kernel that needs scratch memory while the cache of the allocator holds nearly
- * all of the device, and then tensors do.
+ * Runs a kernel that needs scratch memory while the allocator's cache, and then tensors, take
+ * nearly all of the device.
  */
 import {
   cuda,

@@ -1,7 +1,7 @@
 /**
- * An eager training loop that frees nothing by hand. Prints the peaks of the first 200 steps and of
- * all others: bytes on the device, and resident bytes of the process. usage: training-loop.ts
- * device steps
+ * An eager training loop that frees nothing explicitly. Prints the peaks of the first 200 steps and
+ * of all later ones: bytes on the device, and resident bytes of the process. usage:
+ * training-loop.ts device steps
  */
 import { type DeviceName, memory, nn, optim, rand } from '../../../lib/index.js';
 
