@@ -83,7 +83,8 @@ export function capture(
 }
 
 /**
- * Refuses results whose tensors {@link tensorsIn} does not find: it looks in arrays, objects and maps.
+ * Refuses results whose tensors {@link tensorsIn} does not find: it looks in arrays, objects and
+ * maps.
  */
 function checkResult(result: unknown, tracer: Tracer): void {
   if (result instanceof Promise || Object.prototype.toString.call(result) === '[object Generator]')

@@ -1,6 +1,6 @@
 /**
- * The bottom slot of the dispatcher. Running ops now, tracing and fake tensors are backends: each is
- * one object, and swapping it changes all that happens below autograd and DTensor.
+ * The bottom slot of the dispatcher. Running ops now, tracing and fake tensors are backends: each
+ * is one object, and swapping it changes all that happens below autograd and DTensor.
  */
 import type { Device } from './device.js';
 import type { Layer } from './dispatch.js';

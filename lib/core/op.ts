@@ -113,8 +113,8 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
     | null;
   /**
    * Shapes and dtypes that the kernel requires of what `lower` writes, in the notation of
-   * operands.ts; the addon checks commands by it. Null for pointwise ops, whose operands follow from
-   * `pointwise`, and without a kernel.
+   * operands.ts; the addon checks commands by it. Null for pointwise ops, whose operands follow
+   * from `pointwise`, and without a kernel.
    */
   readonly operands: string | null;
   /** The parameters that the kernel and the sharding decision get. */
@@ -194,8 +194,8 @@ export interface PointwiseSpec {
 
 /**
  * How much work one element is; the CPU shares a call among threads by it. `memory`: less than
- * reading the element. `vector`: many instructions, in vectors. `libm`: the same in float, a library
- * call in double and int64. `division`: `memory` for floats, a slow instruction for int64.
+ * reading the element. `vector`: many instructions, in vectors. `libm`: the same in float, a
+ * library call in double and int64. `division`: `memory` for floats, a slow instruction for int64.
  */
 export type PointwiseCost = 'memory' | 'division' | 'vector' | 'libm';
 

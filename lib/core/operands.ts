@@ -64,7 +64,9 @@ export interface OperandContract {
 
 type ArgKind = 'operand' | 'dim' | 'param' | 'number';
 
-/** The relations, each a function of native/addon/contracts.cc, and the kinds of their arguments. */
+/**
+ * The relations, each a function of native/addon/contracts.cc, and the kinds of their arguments.
+ */
 export const relations: Readonly<Record<string, readonly ArgKind[]>> = {
   /** The parameter is a whole number from 0 and below the limit. */
   below: ['param', 'number'],

@@ -227,8 +227,8 @@ export function initialSeed(): number {
 }
 
 /**
- * Seeds the default generator with a random seed and returns it. Draws on meshes continue as before,
- * because each rank gets another seed.
+ * Seeds the default generator with a random seed and returns it. Draws on meshes continue as
+ * before, because each rank gets another seed.
  */
 export function seed(): number {
   const chosen = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);

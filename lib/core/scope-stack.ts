@@ -17,7 +17,10 @@ export class Scope {
     this.ofBackward = ofBackward;
   }
 
-  /** Takes a storage of another scope. Forgets freed ones, which pile up in a long-lived scope. */
+  /**
+   * Takes over a storage of another scope. Removes freed ones, which would accumulate in a
+   * long-lived scope.
+   */
   take(storage: Storage): void {
     const { storages } = this;
     storage.scope = this;
@@ -49,8 +52,8 @@ export function openScope(ofBackward = false): Scope {
 }
 
 /**
- * Runs user code that the library calls while a scope of its own is open: what it makes belongs to
- * the garbage collector. @internal
+ * Runs user code that the library calls while a scope of the library is open. Tensors created there
+ * belong to the garbage collector. @internal
  */
 export function outsideScopes<T>(fn: () => T): T {
   const suspended = currentScope;
@@ -70,7 +73,9 @@ export function setScope(scope: Scope | null): void {
 /** Storages that `fn` returned from a scope, with the returned tensors that view each. @internal */
 export type KeptStorages = Map<Storage, Set<object>>;
 
-/** Ends a scope. Held or kept storages move to its parent; the rest is freed in one call. @internal */
+/**
+ * Ends a scope. Held or kept storages move to its parent; the rest is freed in one call. @internal
+ */
 export function closeScope(scope: Scope, kept: KeptStorages | null): void {
   currentScope = scope.parent;
   const dead: Storage[] = [];

@@ -118,7 +118,7 @@ export class Storage {
     if (this.refs === 0) this.free('its last owner let it go');
   }
 
-  /** @internal removes a tensor as an owner; one of an ended scope is none any more */
+  /** @internal removes a tensor as an owner, unless its scope ended */
   unref(reason: string): void {
     if (this.refs > this.retains) this.refs--;
     if (this.refs === 0) this.free(reason);

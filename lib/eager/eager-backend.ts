@@ -102,8 +102,8 @@ function copyNow(from: Tensor, to: Tensor, bytes: number): void {
 }
 
 /**
- * A rank that shares the process gives its tensors to nobody while it runs: their values may wait
- * for ranks that have yet to run.
+ * Refuses copies of tensors of another running rank of this process: their values may depend on
+ * ranks that have not run yet.
  */
 function checkOwners(from: Device, to: Device): void {
   if (from.runtime === to.runtime) return;
@@ -195,8 +195,8 @@ function runInto(
   meta: OutputMeta,
 ): Tensor {
   checkInto(op.name, into, meta);
-  // Element by element, a kernel may write over what it reads; any other reads again what it has
-  // written.
+  // A pointwise kernel may overwrite its input, element by element; any other would read its own
+  // results.
   const conflicts =
     op.pointwise !== null || op.traits.includes('pointwise') ? overlapsPartly : overlaps;
   const operands = inputs.map((t, i) =>

@@ -140,9 +140,8 @@ function minorBytes(): number {
 }
 
 /**
- * Detects whether the event loop turns between collections. Then V8 collects by itself in small
- * steps as the reported bytes grow, and our collections, which stop everything, use the maximal
- * slack.
+ * Detects whether the event loop turns between collections. V8 then collects in small steps as the
+ * reported bytes grow, and our collections, which pause the program, use the maximal slack.
  */
 function watchTurns(): void {
   turning = false;

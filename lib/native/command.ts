@@ -177,7 +177,7 @@ export class WordWriter implements CommandWriter {
     return this.lastToken as Token;
   }
 
-  /** Lets go of what it holds for sharing, so that a collection finds it. */
+  /** Drops the token of the last command, so that garbage collection can free it. */
   dropToken(): void {
     this.lastToken = null;
   }

@@ -20,8 +20,8 @@ const childKey = Symbol.for('shardwise.endsWithParent');
 type Loaded = { addon: Addon; root: string };
 
 /**
- * @throws BackendLoadError with what was tried and how to mend it; also when a second copy of the
- * package is in the process.
+ * @throws BackendLoadError with the files tried and how to repair it; also when a second copy of
+ * the package is in the process.
  */
 export function loadAddon(): Addon {
   const shared = globalThis as unknown as Record<symbol, Loaded | undefined>;

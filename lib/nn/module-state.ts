@@ -82,8 +82,8 @@ declare module './module.js' {
      */
     registerStateDictHook(hook: StateDictHook<this>): HookHandle;
     /**
-     * Registers a hook that runs before this module is loaded, as part of a module above too. It may
-     * change the state, a copy with all names that begin with `prefix`: rename, add and remove
+     * Registers a hook that runs before this module is loaded, as part of a module above too. It
+     * may change the state, a copy with all names that begin with `prefix`: rename, add and remove
      * tensors, also those of the modules below.
      *
      * @throws ArgumentError if it is no function; on loading, if it returns something
@@ -91,9 +91,9 @@ declare module './module.js' {
      */
     registerLoadStateDictPreHook(hook: LoadStateDictPreHook<this>): HookHandle;
     /**
-     * Registers a hook that runs after this module was loaded, and after those of the modules below.
-     * It may change the lists of missing and unexpected names: without names, a strict load throws
-     * no error.
+     * Registers a hook that runs after this module was loaded, and after those of the modules
+     * below. It may change the lists of missing and unexpected names: without names, a strict load
+     * throws no error.
      *
      * @throws ArgumentError if it is no function; on loading, if it returns something
      * @see PyTorch `torch.nn.Module.register_load_state_dict_post_hook`

@@ -219,11 +219,14 @@ class Loading implements LoadStateDictReport {
 /** Why a tensor cannot be loaded from another one; null if it can. */
 function problemOf(own: Tensor, source: Tensor, assign: boolean): string | null {
   if (!sameShape(source.shape, own.shape))
-    return `the checkpoint has shape ${formatShape(source.shape)}, the module ${formatShape(own.shape)}`;
+    return (
+      `the checkpoint has shape ${formatShape(source.shape)}, the module ` +
+      `${formatShape(own.shape)}`
+    );
   if (assign && own.sharding !== null && source.sharding === null)
     return (
-      `expected a distributed tensor to assign to one placed as ${own.sharding.spec}, got a plain ` +
-      'one; distribute it, or leave out assign'
+      `expected a distributed tensor to assign to one placed as ${own.sharding.spec}, got a ` +
+      'plain one; distribute it, or leave out assign'
     );
   return null;
 }

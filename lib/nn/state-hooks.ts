@@ -1,4 +1,6 @@
-/** Hooks around `stateDict` and `loadStateDict`. They are few, so modules have no fields for them. */
+/**
+ * Hooks around `stateDict` and `loadStateDict`. They are few, so modules have no fields for them.
+ */
 import type { HookHandle } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
 import { describe } from '../ops/operand.js';

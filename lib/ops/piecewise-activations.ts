@@ -152,9 +152,9 @@ export const threshold = defineComposite(
 );
 
 /**
- * x where above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight `[C]`, or
- * `[1]` or `[]` for all channels; the result has the input's. Dtypes: promoted; floating for a
- * gradient. Gradient: both.
+ * x where above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight
+ * `[C]`, or `[1]` or `[]` for all channels; the result has the input's. Dtypes: promoted; floating
+ * for a gradient. Gradient: both.
  *
  * @throws ShapeError if the weight does not fit the channels; DeviceError for tensors on different
  * devices; ArgumentError unless both are tensors

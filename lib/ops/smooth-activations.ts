@@ -1,6 +1,6 @@
 /**
- * Smooth activations, written in other ops: logsigmoid, mish, selu, celu, glu, softsign, tanhshrink,
- * softmin, gumbelSoftmax.
+ * Smooth activations, written in other ops: logsigmoid, mish, selu, celu, glu, softsign,
+ * tanhshrink, softmin, gumbelSoftmax.
  */
 
 import { ArgumentError, ShapeError } from '../core/errors.js';

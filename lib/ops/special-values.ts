@@ -1,5 +1,6 @@
 /**
- * Infinities, NaN and signs, written in other ops: nanToNum, isposinf, isneginf, heaviside, isclose.
+ * Infinities, NaN and signs, written in other ops: nanToNum, isposinf, isneginf, heaviside,
+ * isclose.
  */
 
 import { bfloat16, float16, float32, float64 } from '../core/dtype.js';

@@ -179,7 +179,7 @@ export function columnStack(tensors: readonly Tensor[]): Tensor {
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * Pieces of almost equal size, or cut at indices, as views; the same as {@link tensorSplit}.
+     * Sections of almost equal size, or between indices, as views; the same as {@link tensorSplit}.
      */
     tensorSplit: MethodOf<typeof tensorSplit>;
     /** Pieces along dim 1 (0 of a vector), as views; the same as {@link hsplit}. */

@@ -1,6 +1,6 @@
 /**
- * Elements and slices by index tensors and masks, written in other ops: take, takeAlongDim, indexFill,
- * indexCopy, maskedScatter, argwhere.
+ * Elements and slices by index tensors and masks, written in other ops: take, takeAlongDim,
+ * indexFill, indexCopy, maskedScatter, argwhere.
  */
 
 import { bool, int64 } from '../core/dtype.js';

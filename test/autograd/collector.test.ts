@@ -1,6 +1,6 @@
 /**
- * What backward leaves to the garbage collector: nothing, unless user code has seen a gradient.
- * `memory.stats().tokens` counts the storages that only the collector frees.
+ * Backward leaves no memory to the garbage collector, unless user code has seen a gradient.
+ * `memory.stats().tokens` counts the storages that only the garbage collector frees.
  */
 import assert from 'node:assert/strict';
 import { autograd, memory, nn, ones, scope, type Tensor } from '../../lib/index.js';
@@ -12,7 +12,7 @@ type Watch = (model: nn.Module, hidden: Tensor, output: Tensor) => void;
 
 const watches: Record<string, Watch> = {
   'without hooks': () => {},
-  'with hooks on leaves that look at no gradient': (model) => {
+  'with hooks on leaves that read no gradient': (model) => {
     for (const p of model.parameters()) p.registerPostAccumulateGradHook(() => {});
   },
   'with hooks on leaves that drop the gradient': (model) => {
@@ -37,7 +37,7 @@ function build(): { first: nn.Linear; second: nn.Linear; model: nn.Module; input
 
 describe('a backward pass', () => {
   for (const [which, watch] of Object.entries(watches)) {
-    it(`${which} makes nothing that only the collector frees`, () => {
+    it(`${which} leaves no memory to the garbage collector`, () => {
       const { first, second, model, input } = build();
       for (let step = 0; step < STEPS; step++) {
         const hidden = first.forward(input).relu();
@@ -51,7 +51,7 @@ describe('a backward pass', () => {
       }
     });
 
-    it(`${which}, in a scope, leaves it nothing that outlives .grad`, () => {
+    it(`${which}, in a scope, leaves no memory that outlives .grad`, () => {
       const { first, second, model, input } = build();
       for (let step = 0; step < STEPS; step++) {
         const before = tokens();
@@ -67,7 +67,7 @@ describe('a backward pass', () => {
     });
   }
 
-  it('that accumulates into .grad makes nothing that only the collector frees', () => {
+  it('that accumulates into .grad leaves no memory to the garbage collector', () => {
     const { model, first, input } = build();
     for (const p of model.parameters()) p.registerPostAccumulateGradHook(() => {});
     const step = (): void => scope(() => first.forward(input).sum().backward());

@@ -16,7 +16,7 @@ import { assertFlat } from './flat-memory.js';
 
 const allocated = (): number => memory.stats().allocatedBytes;
 
-describe('scope', () => {
+describe('a scope', () => {
   it('frees the tensors created inside, to the byte, and keeps returned ones', () => {
     memory.collect();
     const before = allocated();
@@ -118,7 +118,7 @@ describe('scope', () => {
     assert.equal(allocated(), before);
   });
 
-  it('moves what a graph needs to the scope around it, which frees it once backward has used it', () => {
+  it('moves tensors that a graph needs to the outer scope, which frees them after backward', () => {
     const x = zeros([1000]).requiresGrad_();
     memory.collect();
     const { allocatedBytes, tokens } = memory.stats();
@@ -137,14 +137,14 @@ describe('scope', () => {
     assert.deepEqual([allocated(), memory.stats().tokens], [allocatedBytes, tokens]);
   });
 
-  it('keeps what the graph needs and a view of it was returned', () => {
+  it('keeps a tensor that the graph needs if a view of it was returned', () => {
     const x = ones([2]).requiresGrad_();
     const view = scope(() => x.sub(1).softmax(0).view(2, 1));
     view.sum().backward();
     assert.deepEqual(view.tolist(), [[0.5], [0.5]]);
   });
 
-  it('forgets what was freed, however many scopes end inside', () => {
+  it('keeps no records of freed storages, however many inner scopes end', () => {
     const x = ones([2]).requiresGrad_();
     scope(() => {
       const before = process.memoryUsage().heapUsed;
@@ -158,7 +158,7 @@ describe('scope', () => {
     });
   });
 
-  it('lets dispose() be called on tensors of it later, whatever still needs their memory', () => {
+  it('lets dispose() free a tensor of an ended scope, also if a graph needs its memory', () => {
     const x = zeros([2]).requiresGrad_();
     let inner = x;
     const loss = scope(() => {

@@ -126,9 +126,9 @@ export interface DeviceMeshConstructor
 
 /**
  * A grid of ranks, of any dimension: `DeviceMesh('cpu', [[0, 1], [2, 3]], { meshDimNames: ['dp',
- * 'tp'] })`, with or without `new`. All ranks of the world create the same meshes in the same order,
- * including ranks outside of them; a mismatch is an error on both ranks. Creating a mesh again
- * returns the same object.
+ * 'tp'] })`, with or without `new`. All ranks of the world create the same meshes in the same
+ * order, including ranks outside of them; a mismatch is an error on both ranks. Creating a mesh
+ * again returns the same object.
  *
  * @param ranks - ranks of the world in nested arrays of one shape, in a list for one dimension, or
  * in a tensor

@@ -118,7 +118,8 @@ export class Mesh {
   }
 
   /**
-   * Number of ranks, in total or along one dimension. @throws ArgumentError for an unknown dimension
+   * Number of ranks, in total or along one dimension. @throws ArgumentError for an unknown
+   * dimension
    */
   size(meshDim?: number | string): number {
     return meshDim === undefined
@@ -302,7 +303,9 @@ export class Mesh {
     return { deviceType: this.deviceType, meshDimNames: this.meshDimNames, mesh: this.mesh };
   }
 
-  /** Splits the world's GPU group, which is faster than creating each group: docs/decisions/0004. */
+  /**
+   * Splits the world's GPU group, which is faster than creating each group: docs/decisions/0004.
+   */
   private splitWorld(): void {
     const { world } = this.context;
     if (

@@ -1,6 +1,6 @@
 /**
- * The groups along the dimensions of meshes. Name and ranks identify a group, whichever mesh creates
- * it first, so equal meshes share their groups.
+ * The groups along the dimensions of meshes. Name and ranks identify a group, whichever mesh
+ * creates it first, so equal meshes share their groups.
  */
 import { callSite } from '../../core/call-site.js';
 import { ArgumentError } from '../../core/errors.js';

@@ -280,9 +280,9 @@ export function memberOf(op: string, group: ProcessGroup | undefined): ProcessGr
 }
 
 /**
- * The backend of a group, by default the world: `'shm'`, or `'cpu:shm,cuda:nccl'` if devices differ.
- * It is the backend that the program named, else the chosen one, which is `'shm'` for ranks of one
- * machine, also in a world of several; the query may then open the CUDA driver.
+ * The backend of a group, by default the world: `'shm'`, or `'cpu:shm,cuda:nccl'` if devices
+ * differ. It is the backend that the program named, else the chosen one, which is `'shm'` for ranks
+ * of one machine, also in a world of several; the query may then open the CUDA driver.
  *
  * @throws ArgumentError unless it is a group, DistributedError without a process group, for a group
  * that has ended, and if this rank is not a member

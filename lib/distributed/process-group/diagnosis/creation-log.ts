@@ -1,6 +1,6 @@
 /**
- * Record of one `newGroup` or `DeviceMesh` call. All ranks must create the same groups and meshes in
- * the same order; this builds the error when they do not.
+ * Record of one `newGroup` or `DeviceMesh` call. All ranks must create the same groups and meshes
+ * in the same order; this builds the error when they do not.
  */
 import { createHash } from 'node:crypto';
 import { type CollectiveDetails, CollectiveError } from '../../../core/errors.js';
@@ -8,7 +8,9 @@ import { identify } from '../../../core/unobserved-failures.js';
 import type { NativeReason } from '../../../native/failure.js';
 import { WORLD } from '../../engines/engine.js';
 
-/** A call of one rank that creates a group or a mesh. Plain data, sent between processes. @internal */
+/**
+ * A call of one rank that creates a group or a mesh. Plain data, sent between processes. @internal
+ */
 export interface GroupCreation {
   /** A rank of the world. */
   readonly rank: number;

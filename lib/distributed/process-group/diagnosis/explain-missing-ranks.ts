@@ -46,8 +46,8 @@ function missedIn(context: RankContext, error: unknown): Missed | null {
 }
 
 /**
- * Adds to the error of a collective what is known of mismatched groups and meshes, and of ranks that
- * may never have created the group; null if there is nothing to add.
+ * Adds to the error of a collective what is known of mismatched groups and meshes, and of ranks
+ * that may never have created the group; null if there is nothing to add.
  *
  * @internal
  */
