@@ -29,6 +29,7 @@ export {
   device,
   getDefaultDevice,
   setDefaultDevice,
+  withDevice,
 } from './core/device.js';
 export {
   bfloat16,

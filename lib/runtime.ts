@@ -9,7 +9,7 @@ import './autograd/backward.js';
 import './autograd/set-storage.js';
 import { refreshViewHistory } from './autograd/view-history.js';
 import { type CompileOptions, compile } from './compile/compile.js';
-import { ArgumentError } from './core/errors.js';
+import { ArgumentError, DeviceError } from './core/errors.js';
 import { hooks, layers } from './core/hooks.js';
 import { formatTensor } from './core/print.js';
 import { directEffects } from './core/set-storage.js';
@@ -34,6 +34,10 @@ hooks.convertOperands = convertOperands;
 hooks.autocastState = autocastState;
 hooks.prepareDevice = (device) => {
   if (device.type === 'cpu') return;
+  if (device.type === 'meta')
+    throw new DeviceError('meta: expected a device with memory, got meta, which has none', {
+      device: 'meta',
+    });
   requireCuda(device);
   checkOwnVariables();
   loadTables(addon, device.code);

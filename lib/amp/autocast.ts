@@ -123,6 +123,7 @@ function anyEnabled(): boolean {
  */
 function regionOf(t: Tensor): Region | null {
   if (t.storage === null || !t.dtype.isFloatingPoint || t.dtype === float64) return null;
+  if (t.device.type === 'meta') return null;
   const region = regions[t.device.type];
   return region?.enabled ? region : null;
 }

@@ -7,7 +7,6 @@
 import type { MemoryObserver, MemoryRole } from '../core/backend.js';
 import type { Device } from '../core/device.js';
 import { type DeviceName, device as deviceOf } from '../core/device.js';
-import { layers } from '../core/hooks.js';
 import type { OutputMeta } from '../core/op.js';
 import type { Shape } from '../core/shape.js';
 import { FAKE_HANDLE, Storage } from '../core/storage.js';
@@ -276,10 +275,4 @@ function sum(allocations: readonly Allocation[]): FakeMemoryUse {
     use.total += bytes;
   }
   return use;
-}
-
-/** The counter of new fake tensors. @internal */
-export function countingMemory(): FakeMemory | null {
-  const { observer } = layers.backend;
-  return observer instanceof FakeMemory ? observer : null;
 }

@@ -5,7 +5,7 @@ import { CompileError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkSynchronous } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
-import { fakeLike, fakeTensor, runFake } from './fake-backend.js';
+import { fakeLike, fakeTensor, runFake } from '../eager/fake-backend.js';
 import { FakeMemory } from './fake-memory.js';
 
 function noValue(t: Tensor): never {

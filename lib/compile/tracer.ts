@@ -10,10 +10,10 @@ import type { AnyOp } from '../core/op.js';
 import type { DrawSource, Generator } from '../core/random.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
+import { fakeLike, runFake } from '../eager/fake-backend.js';
 import { clone } from '../ops/copy.js';
 import { detachOp } from '../ops/view.js';
 import { AutogradState } from './autograd-state.js';
-import { fakeLike, runFake } from './fake-backend.js';
 import { Graph, Node, type Value } from './graph.js';
 import type { GuardCollector } from './guard-collector.js';
 
@@ -122,7 +122,7 @@ export class Tracer {
 
   /** `.grad` is null in the graph. A gradient that exists would become a constant. */
   readsGrad(t: Tensor): void {
-    const owner = this.reals.get(t) ?? (t.isFake ? null : t);
+    const owner = this.reals.get(t) ?? (this.isOwn(t) ? null : t);
     if (owner === null) return;
     if ((typeof owner === 'number' ? (this.inputs[owner] as Tensor) : owner).gradTensor !== null)
       this.unsupported('a .grad that is not null was read');
@@ -164,13 +164,18 @@ export class Tracer {
   /** The fake tensor in the graph. A real tensor from outside becomes a constant. */
   fakeOf(t: Tensor): Tensor {
     if (t.storage === null || this.values.has(t)) return t;
-    if (t.isFake) return this.alias(t);
+    if (this.isOwn(t)) return this.alias(t);
     const known = this.fakes.get(t);
     if (known !== undefined) return known;
     for (const each of t.base === null ? [t] : [t, t.base])
       this.constantStates.push(new AutogradState(each));
     this.guards.addConstant(t);
     return this.constant(t);
+  }
+
+  /** Whether the trace made the memory of a tensor. Tensors on `meta` from outside are fake as well. */
+  private isOwn(t: Tensor): boolean {
+    return t.isFake && (t.device.type !== 'meta' || this.storages.has(t.storage as Storage));
   }
 
   private constant(real: Tensor): Tensor {

@@ -6,6 +6,7 @@ import type { Device } from './device.js';
 import type { Layer } from './dispatch.js';
 import type { DType } from './dtype.js';
 import { layers } from './hooks.js';
+import type { OutputMeta } from './op.js';
 import type { DrawSource, Generator } from './random.js';
 import type { Shape } from './shape.js';
 import type { Storage } from './storage.js';
@@ -59,6 +60,8 @@ export type MemoryRole = 'parameter' | 'buffer' | 'gradient' | 'optimizerState' 
 
 /** Counts memory by its role: FakeTensorMode. @internal */
 export interface MemoryObserver {
+  /** The storage of a new fake tensor. */
+  make(meta: Pick<OutputMeta, 'shape' | 'dtype' | 'device'>, nbytes: number): Storage;
   /** Gives the storage a role. */
   mark(storage: Storage | null, role: MemoryRole): void;
   /** Passes the role on when a tensor gets another storage. */

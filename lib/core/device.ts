@@ -1,27 +1,33 @@
 /**
  * Devices and their streams. A device is numbered for native code: 0 is the CPU, 1 + n is `cuda:n`.
+ * Native code never sees `meta`, the device of tensors without memory.
  */
 import { DeviceError } from './errors.js';
-import { checkNumber, checkOneOf, shown } from './options.js';
+import { checkFunction, checkNumber, checkOneOf, checkSynchronous, shown } from './options.js';
 import { currentRuntime, processRuntime, type RankRuntime } from './rank-runtime.js';
 
-/** The kinds of devices. */
+/** The kinds of devices that have memory. */
 export type DeviceType = 'cpu' | 'cuda';
 /** @internal */
 export const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
-/** The name of a device; `cuda` is the current GPU. */
-export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}`;
+/**
+ * The name of a device; `cuda` is the current GPU. Tensors on `meta` have shapes and dtypes, but no
+ * memory.
+ */
+export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}` | 'meta';
+
+const META_CODE = -1;
 
 /**
  * A device that holds tensors. Instances are interned, so `===` compares them. Each of several
  * ranks in a process has its own instances.
  */
 export class Device {
-  /** `cpu` or `cuda`. */
-  readonly type: DeviceType;
+  /** `cpu`, `cuda` or `meta`. */
+  readonly type: DeviceType | 'meta';
   /** The number of the device among those of its type. */
   readonly index: number;
-  /** @internal the number of the device in native code */
+  /** @internal the number of the device in native code; negative for `meta` */
   readonly code: number;
   /** @internal the rank whose streams the device has */
   readonly runtime: RankRuntime;
@@ -29,17 +35,18 @@ export class Device {
   currentStream = -1;
 
   /** @internal */
-  constructor(type: DeviceType, index: number, runtime: RankRuntime = processRuntime) {
-    checkOneOf('Device', 'type', type, deviceTypes);
+  constructor(type: DeviceType | 'meta', index: number, runtime: RankRuntime = processRuntime) {
+    checkOneOf('Device', 'type', type, [...deviceTypes, 'meta']);
     checkNumber('Device', 'index', index, { from: 0, to: 999, whole: true });
     this.type = type;
     this.index = index;
-    this.code = type === 'cpu' ? 0 : 1 + index;
+    this.code = type === 'meta' ? META_CODE : type === 'cpu' ? 0 : 1 + index;
     this.runtime = runtime;
   }
 
   /** The name; that of another rank's device includes the rank. */
   toString(): string {
+    if (this.type === 'meta') return 'meta';
     const name = this.type === 'cpu' ? 'cpu' : `cuda:${this.index}`;
     return this.runtime === currentRuntime()
       ? name
@@ -53,6 +60,7 @@ export class Device {
  * @internal
  */
 export function toOneDevice(own: Device, other: Device): string {
+  if (own.type === 'meta' || other.type === 'meta') return META_ADVICE;
   const strange = [own, other].find(({ runtime }) => runtime !== currentRuntime());
   if (strange === undefined) return `Move one with .to('${own}').`;
   const { type, runtime } = strange;
@@ -65,6 +73,12 @@ export function toOneDevice(own: Device, other: Device): string {
     runtime === processRuntime ? 'It was made outside of the ranks' : `${runtime.label} has ended`;
   return `${origin}: take a copy of it with .to('${type}').`;
 }
+
+/** Advice for an error about a tensor on `meta` where values are needed. @internal */
+export const META_ADVICE =
+  "Tensors on 'meta' have no values: give a module memory with module.toEmpty({ device }) and " +
+  'values with resetParameters() or loadStateDict(), or load it with { assign: true }. To compute ' +
+  "shapes alone, move the other tensors with .to('meta').";
 
 /** Finds a device of the current rank by type and index. @internal */
 export function deviceByCode(code: number): Device {
@@ -80,20 +94,26 @@ export function deviceByCode(code: number): Device {
 /** The CPU of the program itself, for objects that belong to no rank. */
 export const cpu: Device = deviceByCode(0);
 
+/** The device of tensors without memory, which all ranks of a process share. @internal */
+export const metaDevice: Device = new Device('meta', 0);
+
 /**
- * Finds a device by name: `'cpu'`, `'cuda'` (the rank's own GPU; `cuda:0` outside of ranks) or
- * `'cuda:3'`.
+ * Finds a device by name: `'cpu'`, `'cuda'` (the rank's own GPU; `cuda:0` outside of ranks),
+ * `'cuda:3'` or `'meta'`.
  *
  * @throws DeviceError if the name is malformed.
  */
 export function device(name: DeviceName | Device): Device {
   if (name instanceof Device)
-    return name.runtime === currentRuntime() ? name : deviceByCode(name.code);
+    return name.type === 'meta' || name.runtime === currentRuntime()
+      ? name
+      : deviceByCode(name.code);
+  if (name === 'meta') return metaDevice;
   if (name === 'cpu') return deviceByCode(0);
   const match = typeof name === 'string' ? /^cuda(?::(\d{1,3}))?$/.exec(name) : null;
   if (!match) {
     throw new DeviceError(
-      `device: expected a device such as 'cpu', 'cuda' or 'cuda:1', got ${shown(name)}`,
+      `device: expected a device such as 'cpu', 'cuda', 'cuda:1' or 'meta', got ${shown(name)}`,
       { op: 'device', given: name },
     );
   }
@@ -120,4 +140,28 @@ export function getDefaultDevice(): Device {
  */
 export function setDefaultDevice(name: DeviceName | Device): void {
   currentRuntime().defaultDevice = device(name);
+}
+
+/**
+ * Runs a function in which new tensors that are given no device are on this one: `withDevice('meta',
+ * () => new Model())` makes a model without memory. Returns what the function returns.
+ *
+ * @throws DeviceError if the name is malformed; ArgumentError if `fn` is no function, or returns a
+ * promise
+ * @see PyTorch `torch.device` as a context manager
+ */
+export function withDevice<T>(name: DeviceName | Device, fn: () => T): T {
+  const chosen = device(name);
+  checkFunction('withDevice', 'fn', fn);
+  const runtime = currentRuntime();
+  const before = runtime.defaultDevice;
+  runtime.defaultDevice = chosen;
+  let result: T;
+  try {
+    result = fn();
+  } finally {
+    runtime.defaultDevice = before;
+  }
+  checkSynchronous('withDevice', result, 'the device would change back at its first await');
+  return result;
 }

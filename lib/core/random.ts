@@ -202,11 +202,15 @@ export function drawPlaceOf(...tensors: readonly (Tensor | null)[]): DrawPlace |
   return tensors.find((t) => t !== null && t.sharding !== null)?.sharding?.draws ?? null;
 }
 
+/** The parameters of a draw on `meta`, which takes no numbers. @internal */
+export const NO_DRAW: DrawParams = Object.freeze({ seedLow: 0, seedHigh: 0, offset: 0 });
+
 /** The next draw of `generator`, or of the default one, for an op on these tensors. @internal */
 export function nextDraw(
   generator: Generator | undefined,
   ...beside: readonly (Tensor | null)[]
 ): DrawParams {
+  if (beside.some((t) => t?.device.type === 'meta')) return NO_DRAW;
   const source = generator ?? currentGenerator();
   const place = drawPlaceOf(...beside) ?? together;
   return place === null ? source.next() : source.nextTogether(place);

@@ -1,4 +1,5 @@
 /** The part of a distributed tensor that layers below DTensor know. */
+import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import type { DrawPlace } from './mesh-rng.js';
 import type { Placement } from './placement.js';
@@ -26,9 +27,9 @@ export interface Sharding {
   full(op: string): Tensor;
   /**
    * An uninitialized tensor on the same mesh, with the same placements if it has the same shape,
-   * else replicated.
+   * else replicated. On the device of the local shard unless given.
    */
-  empty(shape: Shape, dtype: DType): Tensor;
+  empty(shape: Shape, dtype: DType, device?: Device): Tensor;
   /** A plain tensor that is equal on all ranks, as a replicated tensor on the mesh. */
   replicated(t: Tensor): Tensor;
   /** The tensor itself; partial values are reduced. */

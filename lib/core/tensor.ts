@@ -231,6 +231,11 @@ export class Tensor {
     return this.device.type === 'cpu';
   }
 
+  /** Whether it is on the device `meta`: it has a shape and a dtype, but no values. */
+  get isMeta(): boolean {
+    return this.device.type === 'meta';
+  }
+
   /** Bytes of the elements, not of the storage. */
   get nbytes(): number {
     return this.numel() * this.dtype.itemsize;

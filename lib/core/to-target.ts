@@ -12,9 +12,9 @@ export function dtypeOrDevice(target: unknown): { dtype: DTypeLike } | { device:
   if (isDtype(target)) return { dtype: target };
   if (target instanceof Device) return { device: target };
   if (typeof target !== 'string') return null;
-  if (/^(cpu|cuda)/.test(target)) return { device: deviceOf(target as DeviceName) };
+  if (/^(cpu|cuda|meta)/.test(target)) return { device: deviceOf(target as DeviceName) };
   const message =
-    "to: expected a device such as 'cpu', 'cuda' or 'cuda:1', or a dtype, one of " +
+    "to: expected a device such as 'cpu', 'cuda', 'cuda:1' or 'meta', or a dtype, one of " +
     `${dtypeNames.join(', ')}, got ${shown(target)}`;
   throw new DeviceError(message, { op: 'to', given: target });
 }

@@ -247,7 +247,8 @@ export interface DistributeOptions {
 
 /**
  * Distributes a leaf tensor that every rank has as a whole; the result is a leaf. The values of the
- * mesh's first rank win. All ranks of the mesh call it.
+ * mesh's first rank win. All ranks of the mesh call it. A tensor on `meta` stays there, without
+ * communication.
  *
  * @param mesh - that of `mesh.run` around the call if left out
  * @param placements - one for each mesh dimension; replicated if left out
@@ -307,7 +308,9 @@ export function distributeTensor(
     `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nPass ` +
     'a tensor of the same shape and the same placements on all ranks.';
   const shard = withPurpose(purpose, () =>
-    shardTensor(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
+    tensor.isMeta
+      ? shardTensor(tensor.detach(), mesh, spec, null)
+      : shardTensor(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
   );
   const whole = createDTensor(shard, spec);
   return whole.requiresGrad_(tensor.requiresGrad);

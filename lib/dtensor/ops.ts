@@ -218,14 +218,14 @@ class DTensorShard extends LocalShard {
     return whole === local ? aliasOf(local) : whole;
   }
 
-  empty(shape: Shape, dtype: DType): Tensor {
+  empty(shape: Shape, dtype: DType, device = this.local.device): Tensor {
     const { mesh, placements, order } = this.spec;
     const meta = { shape, strides: contiguousStrides(shape), dtype };
     const spec = sameShape(shape, this.spec.shape)
       ? internSpec(mesh, reducedPlacements(placements), order, meta)
       : replicatedSpec(mesh, meta);
     return createDTensor(
-      this.local.newEmpty(shardAt(spec, mesh.getCoordinate()).shape, { dtype }),
+      this.local.newEmpty(shardAt(spec, mesh.getCoordinate()).shape, { dtype, device }),
       spec,
     );
   }

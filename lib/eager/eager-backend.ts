@@ -21,6 +21,7 @@ import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { overlaps, overlapsPartly } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
+import { fakeTensor, isOnMeta, noValues, runOnMeta } from './fake-backend.js';
 import { allocateNow, allocatePinned, readBytesSync, writeBytes } from './memory.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
@@ -34,9 +35,10 @@ export function runEager(
   into: Tensor | null,
 ): Tensor[] {
   if (op.view !== null) return [runView(op, inputs[0] as Tensor, params)];
-  if (op.compute !== null) return op.compute(inputs, params);
+  if (op.compute !== null) return runComposed(op, inputs, params);
   if (op.move !== null) return [op.move(inputs, params, memory, into)];
   const metas = op.meta(inputs, params);
+  if (isOnMeta(inputs, metas, into)) return runOnMeta(op, inputs, params, into);
   if (into !== null) return [runInto(op, inputs, params, into, metas[0] as OutputMeta)];
   const outputs: Tensor[] = [];
   for (let i = 0; i < metas.length; i++) outputs.push(allocateOutput(metas[i] as OutputMeta));
@@ -51,6 +53,14 @@ export function runEager(
   return outputs;
 }
 
+/** Ops of users and collectives give their shapes alone on `meta`; shards are wrapped anywhere. */
+function runComposed(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
+  const compute = op.compute as NonNullable<AnyOp['compute']>;
+  return inputs.some((t) => t.device.type === 'meta') && !op.traits.includes('placement')
+    ? runOnMeta(op, inputs, params, null)
+    : compute(inputs, params);
+}
+
 /** Another window on the storage of `input`. */
 function runView(op: AnyOp, input: Tensor, params: object): Tensor {
   const storage = input.liveStorage(op.name);
@@ -61,6 +71,7 @@ function runView(op: AnyOp, input: Tensor, params: object): Tensor {
 /** What ops without a kernel of their own allocate and copy with. */
 const memory: MemoryAccess = {
   allocate(op, { shape, strides, dtype, device }, pinned = false) {
+    if (device.type === 'meta') return fakeTensor({ shape, strides, dtype, device });
     const bytes = numelOf(shape) * dtype.itemsize;
     const storage = pinned ? allocatePinned(bytes) : allocateNow(device, bytes);
     const t = new Tensor(shape, strides ?? contiguousStrides(shape), 0, dtype, device, storage);
@@ -68,9 +79,12 @@ const memory: MemoryAccess = {
     return t;
   },
   copy(from, to) {
+    if (to.device.type === 'meta') return;
     launch(hooks.copyOp, [from], [to], {});
   },
   copyBytes(from, to) {
+    if (to.device.type === 'meta') return;
+    if (from.device.type === 'meta') throw noValues('to', from);
     const { itemsize } = from.dtype;
     const bytes = from.numel() * itemsize;
     if (from.device.runtime !== to.device.runtime) {

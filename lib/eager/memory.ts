@@ -15,6 +15,7 @@ import type { NativeFailure } from '../native/failure.js';
 import { nativeError } from '../native/guard.js';
 import { recordBorrowed } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
+import { fakeTensor, noValues } from './fake-backend.js';
 import {
   allocatingCall,
   nativeCall,
@@ -148,6 +149,7 @@ const firstByte = (t: Tensor): number => (t.numel() === 0 ? 0 : t.storageOffset 
 /** Reads the bytes of a dense tensor; blocks until they are computed. */
 export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
+  if (t.device.type === 'meta') throw noValues('read', t);
   t.device.runtime.world.checkWait('read');
   const read = (): void =>
     writer.addon.readSync(storage.handle, firstByte(t), destination, streamOf(t.device));
@@ -157,6 +159,7 @@ export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
 /** Reads a dense tensor's bytes without blocking the event loop. */
 export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void> {
   const storage = t.liveStorage('read');
+  if (t.device.type === 'meta') throw noValues('read', t);
   storage.retain(); // the memory stays until the bytes are read, even if its scope ends
   const { turns } = currentRuntime();
   const read = readWhenDone(t, storage, destination);
@@ -221,6 +224,7 @@ export function waitingCall<T>(
 /** Reads one element; blocks until it is computed. */
 export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
+  if (t.device.type === 'meta') throw noValues('item', t);
   t.device.runtime.world.checkWait('item');
   const read = (): number | bigint =>
     writer.addon.readScalar(
@@ -238,6 +242,7 @@ const freshTensor = (shape: Shape, dtype: DType, device: Device, storage: Storag
 /** Values of tensors in device memory. */
 export const nativeValues: ValueAccess = {
   fromRaw(raw, shape, dtype, device) {
+    if (device.type === 'meta') return fakeTensor({ shape, strides: null, dtype, device });
     const t = freshTensor(shape, dtype, device, allocateNow(device, raw.byteLength));
     if (recording) recordStorages('tensor', [t]);
     if (raw.byteLength > 0) writeBytes(t, raw);

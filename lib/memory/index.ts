@@ -1,6 +1,6 @@
 /** The `memory` namespace: statistics and snapshots of the allocators of the CPU and of GPUs. */
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
-import type { MemoryHolder } from '../core/errors.js';
+import { DeviceError, type MemoryHolder } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import { recording, setRecording } from '../eager/allocation-history.js';
 import { collectGarbage } from '../eager/gc-policy.js';
@@ -12,21 +12,31 @@ export type { MemoryHolder } from '../core/errors.js';
 export type { StorageOrigin } from '../eager/allocation-history.js';
 export type { LiveStorage } from '../eager/memory-report.js';
 
+/** @throws DeviceError for `meta`, which has no memory */
+function withMemory(op: string, which: DeviceName | Device): Device {
+  const found = deviceOf(which);
+  if (found.type !== 'meta') return found;
+  throw new DeviceError(`${op}: expected a device with memory, got meta, which has none`, {
+    op,
+    device: 'meta',
+  });
+}
+
 /** Statistics of the caching allocator of a device, in bytes and counts. */
 export function stats(which: DeviceName | Device = 'cpu'): NativeMemoryStats {
-  const { code } = deviceOf(which);
+  const { code } = withMemory('memory.stats', which);
   return nativeCall(() => writer.addon.memoryStats(code), 'memory.stats');
 }
 
 /** Resets the peaks to the current values. */
 export function resetPeak(which: DeviceName | Device = 'cpu'): void {
-  const { code } = deviceOf(which);
+  const { code } = withMemory('memory.resetPeak', which);
   nativeCall(() => writer.addon.resetPeakStats(code), 'memory.resetPeak');
 }
 
 /** Returns cached memory that no tensor uses to the system. */
 export function emptyCache(which: DeviceName | Device = 'cpu'): void {
-  const { code } = deviceOf(which);
+  const { code } = withMemory('memory.emptyCache', which);
   nativeCall(() => writer.addon.emptyCache(code, 0), 'memory.emptyCache');
 }
 

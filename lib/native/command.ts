@@ -3,8 +3,9 @@
  * native/README.md.
  */
 import type { CommandWriter } from '../core/command.js';
+import { META_ADVICE } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
-import { ShardwiseError } from '../core/errors.js';
+import { DeviceError, ShardwiseError } from '../core/errors.js';
 import { currentScope } from '../core/scope-stack.js';
 import type { Shape } from '../core/shape.js';
 import { FAKE_HANDLE, freedError, type Storage } from '../core/storage.js';
@@ -215,6 +216,11 @@ export class WordWriter implements CommandWriter {
   }
 
   private refuse(storage: Storage): never {
+    if (storage.device.type === 'meta')
+      throw new DeviceError(
+        `${this.op}: expected tensors with values, got one on meta. ${META_ADVICE}`,
+        { op: this.op, device: 'meta' },
+      );
     if (storage.handle === FAKE_HANDLE) {
       throw new ShardwiseError(
         'ERR_FAKE_TENSOR',

@@ -3,14 +3,14 @@ import { checkNumber, checkOneOf, checkSizesOf } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { type GeluApproximate, gelu, softplus } from '../ops/activation.js';
-import { full } from '../ops/factories.js';
 import { requireTensor } from '../ops/operand.js';
 import { hardshrink, prelu, softshrink } from '../ops/piecewise-activations.js';
 import { glu, logsigmoid, softsign, tanhshrink } from '../ops/smooth-activations.js';
 import { logSoftmax, softmax } from '../ops/softmax.js';
-import type { LayerOptions } from './layers.js';
+import { constant_ } from './init.js';
+import { type LayerOptions, makeParameter } from './layers.js';
 import { Module } from './module.js';
-import { Parameter } from './parameter.js';
+import type { Parameter } from './parameter.js';
 
 /** Hyperbolic tangent. */
 export class Tanh extends Module {
@@ -48,13 +48,21 @@ const preluArguments = defineArguments(
 export class PReLU extends Module {
   /** The learned slope for negative inputs, one or one for each channel. */
   weight: Parameter;
+  private readonly init: number;
 
   constructor(...args: ArgumentsOf<typeof preluArguments>) {
     super();
     const { numParameters, init, place } = preluArguments(...args);
     checkSizesOf('PReLU', { numParameters }, 1);
     checkNumber('PReLU', 'init', init);
-    this.weight = new Parameter(full([numParameters], init, place));
+    this.init = init;
+    this.weight = makeParameter([numParameters], place);
+    this.resetParameters();
+  }
+
+  /** Sets all slopes to the initial one. */
+  resetParameters(): void {
+    constant_(this.weight, this.init);
   }
 
   forward(input: Tensor): Tensor {

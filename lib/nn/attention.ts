@@ -7,14 +7,13 @@ import type { Tensor } from '../core/tensor.js';
 import { scaledDotProductAttention } from '../ops/attention.js';
 import { maskedScores, softmaxOfSeen } from '../ops/attention-weights.js';
 import { dropout } from '../ops/dropout.js';
-import { empty } from '../ops/factories.js';
 import { linear } from '../ops/linear.js';
 import { requireTensor } from '../ops/operand.js';
 import { checkMaskTypes, mergedMask } from './attention-masks.js';
-import { constant_, xavierUniform_ } from './init.js';
-import { type LayerOptions, Linear } from './layers.js';
+import { xavierUniform_, zeros_ } from './init.js';
+import { type LayerOptions, Linear, makeParameter } from './layers.js';
 import { Module } from './module.js';
-import { Parameter } from './parameter.js';
+import type { Parameter } from './parameter.js';
 
 /**
  * Options of {@link MultiheadAttention} that are given by name only: PyTorch's come after
@@ -53,6 +52,14 @@ export interface MultiheadAttentionCall {
    * this. False by default.
    */
   isCausal?: boolean;
+}
+
+/** The projection of the result, with PyTorch's name. Its bias begins at 0. */
+class NonDynamicallyQuantizableLinear extends Linear {
+  override resetParameters(): void {
+    super.resetParameters();
+    if (this.bias) zeros_(this.bias);
+  }
 }
 
 const attentionArguments = defineArguments(
@@ -133,11 +140,8 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
     this.numHeads = numHeads;
     this.dropout = p;
     this.batchFirst = batchFirst;
-    const weight = (rows: number, columns: number): Parameter => {
-      const made = new Parameter(empty([rows, columns], place));
-      xavierUniform_(made);
-      return made;
-    };
+    const weight = (rows: number, columns: number): Parameter =>
+      makeParameter([rows, columns], place);
     if (kdim === embedDim && vdim === embedDim)
       this.in_proj_weight = weight(3 * embedDim, embedDim);
     else {
@@ -145,10 +149,22 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
       this.k_proj_weight = weight(embedDim, kdim);
       this.v_proj_weight = weight(embedDim, vdim);
     }
-    this.in_proj_bias = bias ? new Parameter(empty([3 * embedDim], place)) : null;
-    this.out_proj = new Linear(embedDim, embedDim, bias, place);
-    if (this.in_proj_bias) constant_(this.in_proj_bias, 0);
-    if (this.out_proj.bias) constant_(this.out_proj.bias, 0);
+    this.in_proj_bias = bias ? makeParameter([3 * embedDim], place) : null;
+    this.resetOwn();
+    this.out_proj = new NonDynamicallyQuantizableLinear(embedDim, embedDim, bias, place);
+  }
+
+  /** Initialises as PyTorch: Xavier uniform projections, and biases of 0. */
+  resetParameters(): void {
+    this.resetOwn();
+    this.out_proj.resetParameters();
+  }
+
+  private resetOwn(): void {
+    const { in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias } = this;
+    for (const weight of [in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight])
+      if (weight) xavierUniform_(weight);
+    if (in_proj_bias) zeros_(in_proj_bias);
   }
 
   forward(...args: CallArguments): [Tensor, Tensor | null] {

@@ -20,7 +20,13 @@ export {
   Unflatten,
 } from './layers.js';
 export * from './losses.js';
-export { type AnyModule, Module, type ModuleTarget, type WalkOptions } from './module.js';
+export {
+  type AnyModule,
+  type EmptyTarget,
+  Module,
+  type ModuleTarget,
+  type WalkOptions,
+} from './module.js';
 export type { HookOptions } from './module-hooks.js';
 export * from './normalization.js';
 export { Parameter } from './parameter.js';

@@ -16,7 +16,7 @@ import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
 import { describe, requireTensor } from '../ops/operand.js';
-import { convertModule, type ModuleTarget } from './convert.js';
+import { convertModule, type EmptyTarget, emptyModule, type ModuleTarget } from './convert.js';
 import { describeModule } from './describe.js';
 import {
   bufferAt,
@@ -43,7 +43,7 @@ import {
 } from './module-hooks.js';
 import { Parameter } from './parameter.js';
 
-export type { ModuleTarget, WalkOptions };
+export type { EmptyTarget, ModuleTarget, WalkOptions };
 
 /**
  * A module of any arguments and result. Every module is assignable to it; to call one, state its
@@ -244,6 +244,19 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    */
   to(target: DTypeLike | DeviceName | Device | ModuleTarget): this {
     convertModule(this, target);
+    return this;
+  }
+
+  /**
+   * Gives all parameters and buffers new memory on a device, with undefined values: of the same
+   * shapes, dtypes, placements and `requiresGrad`. Parameters stay the same objects, so shared ones
+   * stay shared; gradients become null. A module on `meta` gets its memory so. Returns the module.
+   *
+   * @throws DeviceError if the device is malformed or not there
+   * @see PyTorch `torch.nn.Module.to_empty`
+   */
+  toEmpty(target: DeviceName | Device | EmptyTarget): this {
+    emptyModule(this, target);
     return this;
   }
 

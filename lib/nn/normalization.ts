@@ -8,7 +8,7 @@ import { formatShape, type Shape } from '../core/shape.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { batchNorm, groupNorm } from '../ops/batch-norm.js';
-import { ones, zeros } from '../ops/factories.js';
+import { empty } from '../ops/factories.js';
 import { layerNorm, rmsNorm } from '../ops/norm.js';
 import { requireTensor } from '../ops/operand.js';
 import { ones_, zeros_ } from './init.js';
@@ -244,19 +244,27 @@ export class BatchNorm1d extends Module {
     this.momentum = momentum;
     this.weight = affine ? makeParameter([numFeatures], place) : null;
     this.bias = affine ? makeParameter([numFeatures], place) : null;
-    this.registerBuffer('running_mean', trackRunningStats ? zeros([numFeatures], place) : null);
-    this.registerBuffer('running_var', trackRunningStats ? ones([numFeatures], place) : null);
+    this.registerBuffer('running_mean', trackRunningStats ? empty([numFeatures], place) : null);
+    this.registerBuffer('running_var', trackRunningStats ? empty([numFeatures], place) : null);
     this.registerBuffer(
       'num_batches_tracked',
-      trackRunningStats ? zeros([], { ...place, dtype: int64 }) : null,
+      trackRunningStats ? empty([], { ...place, dtype: int64 }) : null,
     );
     this.resetParameters();
   }
 
-  /** Initialises gains to 1 and biases to 0. */
+  /** Initialises gains to 1, biases to 0, and the running statistics. */
   resetParameters(): void {
+    this.resetRunningStats();
     if (this.weight) ones_(this.weight);
     if (this.bias) zeros_(this.bias);
+  }
+
+  /** Sets running means to 0, running variances to 1, and the number of batches to 0. */
+  resetRunningStats(): void {
+    if (this.running_mean) zeros_(this.running_mean);
+    if (this.running_var) ones_(this.running_var);
+    if (this.num_batches_tracked) zeros_(this.num_batches_tracked);
   }
 
   forward(input: Tensor): Tensor {

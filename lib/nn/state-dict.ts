@@ -223,6 +223,13 @@ function problemOf(own: Tensor, source: Tensor, assign: boolean): string | null 
       `the checkpoint has shape ${formatShape(source.shape)}, the module ` +
       `${formatShape(own.shape)}`
     );
+  if (!assign && own.isMeta && !source.isMeta)
+    return (
+      'the module is on meta and has no memory to copy to; pass { assign: true }, or call ' +
+      'toEmpty({ device }) first'
+    );
+  if (!assign && !own.isMeta && source.isMeta)
+    return 'the checkpoint is on meta and has no values; load it onto a device with memory';
   if (assign && own.sharding !== null && source.sharding === null)
     return (
       `expected a distributed tensor to assign to one placed as ${own.sharding.spec}, got a ` +

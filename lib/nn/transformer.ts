@@ -262,6 +262,14 @@ export class Transformer extends Module<ArgumentsOf<typeof transformerCall>> {
       norm(),
     );
     this.dModel = dModel;
+    this.resetParameters();
+  }
+
+  /**
+   * Draws all matrices as PyTorch, Xavier uniform. Other parameters stay: layers have a method of
+   * the same name.
+   */
+  resetParameters(): void {
     for (const p of this.parameters()) if (p.ndim > 1) xavierUniform_(p);
   }
 

@@ -11,7 +11,7 @@ import { DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { optionsOf, unexpected } from '../core/options.js';
-import { Generator, nextDraw } from '../core/random.js';
+import { Generator, NO_DRAW, nextDraw } from '../core/random.js';
 import { checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { overwritten } from './copy.js';
@@ -129,7 +129,14 @@ export function draw(
   const t = dispatchOne(
     op,
     [],
-    { shape: [...shape], dtype, device, first, second, ...nextDraw(options.generator, into) },
+    {
+      shape: [...shape],
+      dtype,
+      device,
+      first,
+      second,
+      ...(device.type === 'meta' ? NO_DRAW : nextDraw(options.generator, into)),
+    },
     into === null ? null : overwritten(into),
   );
   return into === null || into.sharding !== null ? finish(t, options) : into;

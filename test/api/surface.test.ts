@@ -88,7 +88,7 @@ const moduleMethods = list(`
   namedParameters parameters namedBuffers buffers namedChildren children namedModules modules getSubmodule getParameter getBuffer
   registerBuffer registerParameter registerModule addModule stateDict loadStateDict to half bfloat16 float double cuda cpu train eval
   requiresGrad_ zeroGrad apply registerForwardPreHook registerForwardHook registerFullBackwardPreHook registerFullBackwardHook extraRepr
-  registerStateDictPreHook registerStateDictHook registerLoadStateDictPreHook registerLoadStateDictPostHook toString compile dispose`);
+  registerStateDictPreHook registerStateDictHook registerLoadStateDictPreHook registerLoadStateDictPostHook toEmpty toString compile dispose`);
 const functional = list(`
   linear bilinear embedding oneHot relu relu6 leakyRelu prelu elu celu selu gelu silu mish tanh sigmoid logsigmoid hardsigmoid hardswish hardtanh
   hardshrink softshrink softplus softsign tanhshrink threshold glu softmax softmin logSoftmax gumbelSoftmax dropout layerNorm rmsNorm groupNorm

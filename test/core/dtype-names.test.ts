@@ -96,7 +96,7 @@ describe('the names of dtypes', () => {
     assert.equal(x.to('float16').dtype, sw.float16);
     assert.throws(
       () => x.to('gpu' as never),
-      /to: expected a device such as 'cpu', 'cuda' or 'cuda:1', or a dtype, one of float32, .*, got 'gpu'/,
+      /to: expected a device such as 'cpu', 'cuda', 'cuda:1' or 'meta', or a dtype, one of float32, .*, got 'gpu'/,
     );
     assert.throws(() => x.to('cuda:x' as never), DeviceError);
     assert.throws(() => new nn.Linear(1, 1).to('gpu' as never), /or a dtype, one of float32/);

@@ -157,6 +157,14 @@ const cases: Record<string, () => void> = {
       () => ones([1, 3], { requiresGrad: true }).expand(2, 3).asStrided([2], [1]),
       ArgumentError,
     ),
+  'loadStateDict copies nothing into a module on meta': () =>
+    assert.throws(
+      () =>
+        new shardwise.nn.Linear(2, 2, { device: 'meta' }).loadStateDict(
+          new shardwise.nn.Linear(2, 2).stateDict(),
+        ),
+      shardwise.CheckpointError,
+    ),
   'mixed layouts give row-major results': () => {
     assert.deepEqual(
       turned()

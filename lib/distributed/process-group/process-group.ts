@@ -8,8 +8,9 @@ import {
   deviceByCode,
   device as deviceOf,
   deviceTypes,
+  META_ADVICE,
 } from '../../core/device.js';
-import { CollectiveError, DistributedError } from '../../core/errors.js';
+import { CollectiveError, DeviceError, DistributedError } from '../../core/errors.js';
 import { belongsToOtherRank, otherRankError, type RankRuntime } from '../../core/rank-runtime.js';
 import { identify, identityOf } from '../../core/unobserved-failures.js';
 import type { NativeReason } from '../../native/failure.js';
@@ -316,6 +317,14 @@ export class ProcessGroup implements CollectiveGroup {
   private engineOf(op: string, device: Device, where?: string): Engine {
     const found = this.engines[device.code];
     if (found !== undefined && this.ended === null) return found;
+    if (device.type === 'meta')
+      throw new DeviceError(
+        `${op}: expected a tensor with values, got one on meta. ${META_ADVICE}`,
+        {
+          op,
+          device: 'meta',
+        },
+      );
     this.checkOpen(op);
     this.checkNamed(op, device);
     const { name, ranks, rank } = this;

@@ -1,4 +1,5 @@
 /** The local shard of a distributed tensor, and the check of its shape. */
+import type { Device } from '../../core/device.js';
 import type { DType } from '../../core/dtype.js';
 import { ShardingError } from '../../core/errors.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
@@ -33,7 +34,7 @@ export abstract class LocalShard implements Sharding {
   }
 
   abstract full(op: string): Tensor;
-  abstract empty(shape: Shape, dtype: DType): Tensor;
+  abstract empty(shape: Shape, dtype: DType, device?: Device): Tensor;
   abstract replicated(t: Tensor): Tensor;
   abstract reduced(t: Tensor): Tensor;
   abstract whole(t: Tensor): Tensor;
