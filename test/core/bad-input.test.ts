@@ -35,12 +35,16 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
     ShapeError,
     /add.*\[2, 3\].*\[4\]/,
   ],
-  'inner sizes of a product': [
+  'different inner sizes of a product': [
     () => ones([2, 3]).matmul(ones([4, 5])),
     ShapeError,
     /3 columns[\s\S]*4 rows/,
   ],
-  'dtypes of a product': [() => ones([2, 2]).matmul(ones([2, 2]).double()), DtypeError, /float64/],
+  'different dtypes of a product': [
+    () => ones([2, 2]).matmul(ones([2, 2]).double()),
+    DtypeError,
+    /float64/,
+  ],
   'a dim out of range': [() => ones([2, 3]).sum(5), IndexError, /dim 5/],
   'a dim given twice': [() => ones([2, 3]).sum([0, 0]), IndexError, /more than once/],
   'an index out of range': [
@@ -51,7 +55,7 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
     IndexError,
     /5.*3/,
   ],
-  'a class that is not there': [
+  'a class out of range': [
     () => crossEntropy(ones([1, 3]), tensor([7], { dtype: int64 })).item(),
     IndexError,
     /7/,
@@ -68,7 +72,7 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
     ArgumentError,
     /string/,
   ],
-  'the name of no dtype': [
+  'an unknown dtype': [
     () => zeros([2], { dtype: 'float' as never }),
     DtypeError,
     /zeros: expected dtype to be one of float32, .*, bool, got 'float'$/,
@@ -76,20 +80,20 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
   'a negative size': [() => zeros([-1]), ArgumentError, /-1/],
   'a size that is not a number': [() => full([Number.NaN], 1), ArgumentError, /NaN/],
   'a size beyond memory': [() => zeros([2 ** 50]), ArgumentError, /elements/],
-  'a step that leads nowhere': [() => arange(0, 3, -1), ArgumentError, /arange/],
-  'a bound of a slice that is no integer': [
+  'a step away from the end': [() => arange(0, 3, -1), ArgumentError, /arange/],
+  'a bound of a slice that is not an integer': [
     () => ones([4]).slice(0, 1, Number.NaN),
     ArgumentError,
     /NaN/,
   ],
-  'an offset of a diagonal that is no integer': [
+  'an offset of a diagonal that is not an integer': [
     () => ones([2, 2]).diagonal(0.5),
     ArgumentError,
     /0.5/,
   ],
   'billions of empty chunks': [() => zeros([0]).chunk(2 ** 31), ArgumentError, /chunks/],
-  'the slices of a single value': [() => tensor(1).unbind(), IndexError, /without dims/],
-  'rows that no memory holds': [
+  'unbind of a tensor without dims': [() => tensor(1).unbind(), IndexError, /without dims/],
+  'rows that do not fit into memory': [
     () =>
       ones([1])
         .expand(3, 2 ** 46)
@@ -102,16 +106,24 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
   'a shape that does not fit': [() => ones([2, 3]).reshape(4, -1), ShapeError, /6 elements/],
   'an empty list': [() => cat([]), ArgumentError, /at least one/],
   'a device that is misspelt': [() => device('gpu' as 'cpu'), DeviceError, /gpu/],
-  'a value of many elements': [() => ones([2]).item(), ShapeError, /one element/],
-  'the largest of nothing': [() => zeros([0]).amax(), IndexError, /no elements/],
-  'a gradient for integers': [
+  'item() of several elements': [() => ones([2]).item(), ShapeError, /one element/],
+  'the largest element of an empty tensor': [() => zeros([0]).amax(), IndexError, /no elements/],
+  'requiresGrad_ of integers': [
     () => tensor([1], { dtype: int64 }).requiresGrad_(),
     AutogradError,
     /floating/,
   ],
-  'a float into integers': [() => tensor([1], { dtype: int64 }).add_(0.5), DtypeError, /int64/],
-  'an expanded tensor in place': [() => ones([1]).expand(3).add_(1), InPlaceError, /share memory/],
-  'an optimizer of nothing': [() => new optim.SGD([], { lr: 1 }), ArgumentError, /empty/],
+  'a float added to integers in place': [
+    () => tensor([1], { dtype: int64 }).add_(0.5),
+    DtypeError,
+    /int64/,
+  ],
+  'an in-place change of an expanded tensor': [
+    () => ones([1]).expand(3).add_(1),
+    InPlaceError,
+    /share memory/,
+  ],
+  'an optimizer without parameters': [() => new optim.SGD([], { lr: 1 }), ArgumentError, /empty/],
   'a bad hyperparameter': [
     () => new optim.Adam([ones([1], { requiresGrad: true })], { betas: [2, 0.9] }),
     ArgumentError,
