@@ -128,15 +128,13 @@ export const linear = underName(
       }
       if (isVector) return byVector(input, weight, bias);
       const transposed = weight.t();
-      const rows = input.shape.length === 2 ? input : asRows(input);
+      const rows = input.shape.length === 1 ? input.unsqueeze(0) : input;
       if (bias === null) requireProduct('linear', rows, transposed);
       const out =
         bias === null
           ? product(rows, transposed)
           : addProduct('linear', bias, rows, transposed, {});
-      return input.shape.length === 2
-        ? out
-        : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
+      return rows === input ? out : out.squeeze(0);
     },
   ),
 );

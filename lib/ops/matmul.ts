@@ -8,25 +8,16 @@ import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { type ParamsOf, param } from '../core/op-params.js';
-import { broadcastShapes, broadcastStrides, formatShape, type Shape } from '../core/shape.js';
+import { broadcastShapes, formatShape, type Shape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
-import { float32PrecisionCode } from './float32-precision.js';
 import { asRows } from './linear.js';
-import { lowerBatch, lowerMatrices } from './matmul-command.js';
+import { lowerBatch, lowerMatrices, lowerRows, walksAsOne } from './matmul-command.js';
 import { addMethod } from './method.js';
 import { refuseMore, requireTensor } from './operand.js';
+import { PLAIN, type Product, productOperands, productParams } from './product-params.js';
+import { rowsProduct } from './rows-product.js';
 import { sampleTensor } from './samples.js';
 import { matmulRule } from './sharding/matmul.js';
-
-const productParams = {
-  alpha: param.kernel(),
-  beta: param.kernel(),
-  float32Precision: param.computed(float32PrecisionCode),
-};
-type Product = ParamsOf<typeof productParams>;
-
-const PLAIN: Product = Object.freeze({ alpha: 1, beta: 0 });
 
 /** @internal */
 export const last = (shape: Shape, back: number): number => shape[shape.length - back] as number;
@@ -100,7 +91,7 @@ const matmulOp: Op<Product> = defineOp({
   doc: 'Matrix product of the last two dims; leading dims broadcast.',
   inputs: ['a', 'b', 'addend?'],
   outputs: ['y'],
-  operands: '(a: T[b, m, k], b: T[b, k, n], addend?: T[b, m, n]) -> (y: T[b, m, n])',
+  operands: productOperands,
   params: productParams,
   sharding: matmulRule<Product>(() => matmulOp),
   meta: ([a, b, addend]) => {
@@ -112,7 +103,8 @@ const matmulOp: Op<Product> = defineOp({
   },
   lower: (command, [a, b, addend], [y]) => {
     if (y.shape.length === 2) lowerMatrices(command, a, b, addend, y);
-    else lowerBatch(command, a, b, addend, y);
+    else if (b.shape.length > 2 || !lowerRows(command, a, b, addend, y))
+      lowerBatch(command, a, b, addend, y);
   },
   saves: {
     inputs: (needs) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : needs(1) ? [0] : []),
@@ -125,9 +117,7 @@ const matmulOp: Op<Product> = defineOp({
       ctx.needs(0)
         ? productLike(ctx.inputStrides(0), scaled, ctx.input(1).transpose(-2, -1))
         : null, // dL/da = dL/dy b^T
-      ctx.needs(1)
-        ? productLike(ctx.inputStrides(1), ctx.input(0).transpose(-2, -1), scaled)
-        : null, // dL/db = a^T dL/dy
+      ctx.needs(1) ? gradientOfRight(ctx.inputStrides(1), ctx.input(0), scaled) : null,
       ctx.needs(2) ? (beta === 1 ? g : beta === 0 ? g.zerosLike() : g.mul(beta)) : null,
     ];
   },
@@ -165,23 +155,6 @@ const matmulOp: Op<Product> = defineOp({
   },
 });
 
-/** Whether the batch dims have one common stride. */
-function batchIsRegular(t: Tensor, batch: Shape): boolean {
-  const strides = broadcastStrides(t.shape, t.strides, [
-    ...batch,
-    last(t.shape, 2),
-    last(t.shape, 1),
-  ]);
-  let expected: number | null = null;
-  for (let i = batch.length - 1; i >= 0; i--) {
-    if (batch[i] === 1) continue;
-    const stride = strides[i] as number;
-    if (expected !== null && stride !== expected) return false;
-    expected = stride * (batch[i] as number);
-  }
-  return true;
-}
-
 /** Product of tensors with at least two dims each. @internal */
 export function product(
   a: Tensor,
@@ -193,23 +166,40 @@ export function product(
     a.shape.length === 2 && b.shape.length === 2
       ? NO_BATCH
       : broadcastShapes(batchOf(a.shape), batchOf(b.shape), 'matmul');
-  const regular = (t: Tensor): Tensor =>
-    batch.length < 2 || batchIsRegular(t, batch)
-      ? t
-      : t.expand([...batch, last(t.shape, 2), last(t.shape, 1)]).contiguous();
-  const addend = c === null ? wrapNumber(0, a.dtype, a.device) : c;
+  const regular = (t: Tensor): Tensor => {
+    if (batch.length < 2 || t.shape.length === 2) return t;
+    const whole = t.expand([...batch, last(t.shape, 2), last(t.shape, 1)]);
+    return walksAsOne(whole, batch.length) ? t : whole.contiguous();
+  };
+  const addend =
+    c === null ? wrapNumber(0, a.dtype, a.device) : c.shape.length > 2 ? regular(c) : c;
+  // The rows of all matrices times one matrix: one large product instead of many.
+  if (b.shape.length === 2) {
+    const rows = walksAsOne(a, a.shape.length - 1) ? a : a.contiguous();
+    return dispatchOne(matmulOp, [rows, b, addend], params);
+  }
   return dispatchOne(matmulOp, [regular(a), regular(b), addend], params);
 }
+
+/** dL/db = a^T dL/dy; of one `b` for a batch, the sum over the batch. */
+function gradientOfRight(strides: Shape, a: Tensor, g: Tensor): Tensor {
+  if (a.shape.length === 2 || strides.length > 2)
+    return productLike(strides, a.transpose(-2, -1), g);
+  return isByColumns(strides) ? rowsProduct(g, a).t() : rowsProduct(a, g);
+}
+
 /**
  * The product, stored by columns if the operand with these strides was, as a transposed weight is:
  * its gradient then has the layout of the weight.
  */
 function productLike(strides: Shape, a: Tensor, b: Tensor): Tensor {
-  const byColumns = strides[strides.length - 2] === 1 && strides[strides.length - 1] !== 1;
-  return byColumns
+  return isByColumns(strides)
     ? product(b.transpose(-2, -1), a.transpose(-2, -1)).transpose(-2, -1)
     : product(a, b);
 }
+
+const isByColumns = (strides: Shape): boolean => last(strides, 2) === 1 && last(strides, 1) !== 1;
+
 const NO_BATCH: Shape = Object.freeze([]);
 
 /**
@@ -238,12 +228,6 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
   if (da === 1 && db === 1) return productOfVectors('matmul', input, other);
   if (da === 1) return product(input.unsqueeze(0), other).squeeze(-2);
   if (db === 1) return product(input, other.unsqueeze(1)).squeeze(-1);
-  // Merges leading dims of the left operand into rows: one large product instead of many.
-  if (da > 2 && db === 2)
-    return product(asRows(input), other).reshape([
-      ...input.shape.slice(0, -1),
-      last(other.shape, 1),
-    ]);
   return product(input, other);
 }
 

@@ -77,6 +77,34 @@ function contractedDimStrategies<P>(
   ];
 }
 
+/**
+ * The rule of a product of rows, which are contracted along all leading dims: those of a batch as
+ * those of a sequence.
+ *
+ * @param product - runs it on shards of any strides
+ * @internal
+ */
+export function rowsProductRule<P>(
+  product: (a: Tensor, b: Tensor) => Tensor,
+): ShardingRule<P, readonly [Tensor, Tensor]> {
+  const run: LocalRun<P, readonly [Tensor, Tensor]> = ([a, b]) => [product(a, b)];
+  return {
+    strategies: ([a, b]) => {
+      const columns = a.shape.length - 1;
+      return [
+        ...a.shape.slice(0, -1).map((_, dim) => strategy<P>([dim, dim], ['sum'], run)),
+        strategy<P>([columns, null], [0], run),
+        strategy<P>([null, columns], [1], run),
+        ...linearReductions(a.dtype, b.dtype).flatMap((r) => [
+          strategy<P>([r, null], [r], run),
+          strategy<P>([null, r], [r], run),
+        ]),
+        strategy<P>([null, null], [null], run),
+      ];
+    },
+  };
+}
+
 /** Partial in one factor; the addend must then be Partial too. */
 function linearStrategies<P>(dtype: DType, c: Tensor): Strategy<P>[] {
   return linearReductions(dtype, dtype).flatMap((r) => {
