@@ -162,16 +162,18 @@ export function checkGroups(
   rank: number,
   groups: readonly ProcessGroup[],
 ): void {
-  const coordinate = coordinateOf(ranks.indexOf(rank), shape);
-  const expected = shape.map((_, dim) =>
-    coordinate === null ? null : sliceThrough(ranks, shape, [dim], coordinate).join(', '),
-  );
+  const index = ranks.indexOf(rank);
+  // A rank of a fake world may be outside of a mesh whose groups count it as a member.
+  const indices = index < 0 ? [...ranks.keys()] : [index];
+  const along = (at: number): string[] =>
+    shape.map((_, dim) =>
+      sliceThrough(ranks, shape, [dim], coordinateOf(at, shape) as readonly number[]).join(', '),
+    );
   const given = groups.map((group) => group.ranks.join(', '));
-  if (
-    given.length === expected.length &&
-    expected.every((list, dim) => list === null || list === given[dim])
-  )
-    return;
+  const fits = (list: readonly string[]): boolean =>
+    given.length === list.length && list.every((each, dim) => each === given[dim]);
+  if (indices.some((at) => fits(along(at)))) return;
+  const expected = along(indices[0] ?? 0);
   throw new ArgumentError(
     `${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got ` +
       `groups of [${given.join('], [')}]`,

@@ -249,6 +249,14 @@ describe('a DeviceMesh', () => {
     );
   });
 
+  each('cannot be created from a group of other ranks, on any rank of the group', (rank) => {
+    const group = newGroup([2, 3]);
+    if (rank !== 2 && rank !== 3) return;
+    const from = (mesh: number[]) => () => DeviceMesh.fromGroup(group, 'cpu', { mesh });
+    assert.throws(from([1, 0]), /1 groups, of the ranks \[1, 0\], got groups of \[2, 3\]/);
+    assert.throws(from([4, 5, 6]), /1 groups, of the ranks \[4, 5, 6\], got groups of \[2, 3\]/);
+  });
+
   each('exists on ranks outside of it', (rank) => {
     const mesh = DeviceMesh(
       'cpu',
