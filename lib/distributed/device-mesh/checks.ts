@@ -43,11 +43,11 @@ export function textOf({ deviceType, shape, meshDimNames }: MeshPlan): string {
  * @throws ArgumentError for ranks outside the world, for repeated ranks, and for invalid names
  * @internal
  */
-export function checkPlan(op: string, plan: MeshPlan, worldSize: number): void {
+export function checkPlan(op: string, plan: MeshPlan, lastRank: number): void {
   checkOneOf(op, 'deviceType', plan.deviceType, deviceTypes);
   checkNames(op, plan);
   for (const rank of plan.ranks)
-    checkNumber(op, 'each rank', rank, { from: 0, to: worldSize - 1, whole: true });
+    checkNumber(op, 'each rank', rank, { from: 0, to: lastRank, whole: true });
   if (new Set(plan.ranks).size !== plan.ranks.length)
     throw new ArgumentError(
       `${op}: expected each rank once, got ${shown(nestRanks(plan.ranks, plan.shape))}`,

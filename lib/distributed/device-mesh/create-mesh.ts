@@ -7,7 +7,7 @@ import type { Tensor } from '../../core/tensor.js';
 import { flattenNested, type NestedRanks, nestedOf } from '../process-group/nested-ranks.js';
 import { checkGroup } from '../process-group/new-group.js';
 import type { ProcessGroup } from '../process-group/process-group.js';
-import { contextOf, type RankContext } from '../process-group/rank-context.js';
+import { contextOf, lastRank, type RankContext } from '../process-group/rank-context.js';
 import {
   checkPlan,
   type DeviceMeshOptions,
@@ -44,7 +44,7 @@ const identityDims = (shape: readonly number[]): number[][] => shape.map((_, dim
 
 function meshFrom(op: string, plan: MeshPlan): Mesh {
   const context = contextOf(op);
-  checkPlan(op, plan, context.worldSize);
+  checkPlan(op, plan, lastRank(context));
   return meshOnce(context, plan, () => {
     let mesh: Mesh | null = null;
     const creation = publishMesh(context, op, plan, (mismatch) => mesh?.fail(mismatch));
@@ -87,7 +87,7 @@ function fromGroup(
   );
   const plan: MeshPlan = { deviceType, ranks: flat, shape, meshDimNames };
   const context = contextOf(op);
-  checkPlan(op, plan, context.worldSize);
+  checkPlan(op, plan, lastRank(context));
   checkGroups(op, plan, context.rank, groups);
   const names = groups.map(({ name }) => name).join();
   return meshOnce(

@@ -18,7 +18,6 @@ import { checkExit, exitReason } from '../process-group/exit-check.js';
 import { destroyProcessGroup, enterWorld } from '../process-group/new-group.js';
 import type { ProcessGroup } from '../process-group/process-group.js';
 import { findContext } from '../process-group/rank-context.js';
-import { checkPlace } from './environment.js';
 import { enterFakeWorld } from './fake-world.js';
 import { countWorld, findWorld, type World } from './find-world.js';
 import { type InitOptions, type ReadOptions, readOptions } from './init-options.js';
@@ -38,7 +37,7 @@ let launched = false;
  *
  * @param backend - `'shm'`, `'gloo'`, or one for each kind of device such as
  * `'cpu:gloo,cuda:nccl'`; chosen for each device if left out. `'fake'`: one rank of a world of any
- * size without peers, for plans and tests
+ * size without peers, for plans and tests, whose `rank` may be any
  * @throws ArgumentError for invalid options and variables; DistributedError if the process is a
  * rank already, if the environment lacks some of a rank's variables, if `'nccl'` is named alone and
  * GPUs or NCCL are missing, or if the ranks do not fit together; TimeoutError naming the ranks that
@@ -129,9 +128,8 @@ const isOptions = (value: unknown): value is InitOptions =>
   !Array.isArray(value) &&
   kindOf(value) === 'an object';
 
-/** Enters a world without peers, and so without a rendezvous. */
+/** Enters a world without peers, and so without a rendezvous. The rank may exceed its size. */
 function enterFake({ rank, worldSize, store }: ReadOptions): void {
-  checkPlace(rank ?? 0, worldSize ?? 1);
   enterFakeWorld({ rank: rank ?? 0, worldSize: worldSize ?? 1, store });
 }
 

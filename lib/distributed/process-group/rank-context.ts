@@ -32,6 +32,14 @@ export interface RankContext {
   readonly leaveEngines: () => void;
 }
 
+/**
+ * The last rank that meshes may have. A rank of a fake world that exceeds its size has meshes of any
+ * ranks, as in PyTorch. @internal
+ */
+export function lastRank({ rank, worldSize }: RankContext): number {
+  return rank < worldSize ? worldSize - 1 : Number.MAX_SAFE_INTEGER;
+}
+
 let ofProcess: RankContext | null = null;
 const ofTask = new AsyncLocalStorage<{ context: RankContext | null; runtime: RankRuntime }>();
 let sharing = 0;

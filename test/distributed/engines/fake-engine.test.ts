@@ -12,7 +12,9 @@ import {
   barrier,
   broadcast,
   broadcastObjectList,
+  DeviceMesh,
   DistributedError,
+  DTensor,
   destroyProcessGroup,
   gather,
   getRank,
@@ -20,10 +22,12 @@ import {
   initProcessGroup,
   isInitialized,
   newGroup,
+  Partial,
   recv,
   reduce,
   reduceScatter,
   reduceScatterTensor,
+  Shard,
   scatter,
   send,
   worldGroup,
@@ -50,12 +54,15 @@ describe('a fake world', () => {
   afterEach(() => destroyProcessGroup());
 
   it('has one real rank', async () => {
-    for (const rank of [4, 5000, -1])
-      await assert.rejects(
-        initProcessGroup('fake', { rank, worldSize: 4 }),
-        /expected a rank from 0 to 3/,
-      );
+    for (const rank of [-1, 0.5])
+      await assert.rejects(initProcessGroup('fake', { rank, worldSize: 4 }), /expected rank to be/);
+    await assert.rejects(
+      initProcessGroup('fake', { rank: 0, worldSize: 0 }),
+      /expected worldSize to be/,
+    );
     assert.equal(isInitialized(), false);
+    await initProcessGroup('fake', { rank: 2, worldSize: 4 });
+    assert.deepEqual([getRank(), getWorldSize()], [2, 4]);
   });
 
   it('has any size and never waits', async () => {
@@ -135,6 +142,21 @@ describe('a fake world', () => {
     assert.deepEqual(objects, ['x', 'x']);
     assert.equal(newGroup([0, 1]).rank, -1);
     assert.equal(newGroup().rank, 3);
+  });
+
+  it('can be entered by a rank beyond its size, which has meshes of any ranks', async () => {
+    await initProcessGroup('fake', { rank: 3, worldSize: 2, store: new FakeStore() });
+    assert.deepEqual([getRank(), getWorldSize()], [3, 2]);
+    const mesh = DeviceMesh('cpu', [1, 3]);
+    assert.deepEqual(mesh.getCoordinate(), [1]);
+    const x = ones([10, 257, 16], { requiresGrad: true });
+    const partial = DTensor.fromLocal(x, mesh, [Partial()], { shape: x.shape, stride: x.stride() });
+    const sharded = partial.redistribute(mesh, [Shard(1)]);
+    assert.deepEqual(sharded.toLocal().shape, [10, 128, 16]);
+    sharded.toLocal().sum().backward();
+    assert.deepEqual(x.grad?.shape, x.shape);
+    assert.throws(() => DeviceMesh('cpu', [1, -3]), ArgumentError);
+    assert.throws(() => DeviceMesh.fromGroup(worldGroup(), 'cpu', { mesh: [1, 3] }), ArgumentError);
   });
 
   it('gathers and broadcasts its own objects', async () => {
