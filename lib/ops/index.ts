@@ -51,6 +51,13 @@ export {
   getFloat32MatmulPrecision,
   setFloat32MatmulPrecision,
 } from './float32-precision.js';
+export {
+  type ChunkCatOptions,
+  chunkCat,
+  foreachCopy_,
+  type SplitWithSizesCopyOptions,
+  splitWithSizesCopy,
+} from './foreach-copy.js';
 export { tensor } from './from-values.js';
 export { indexAdd, indexSelect } from './index-select.js';
 export { type IndexEntry, index, indexPut, maskedSelect } from './index-tensors.js';

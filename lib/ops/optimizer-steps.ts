@@ -15,20 +15,23 @@ import { stack } from './join.js';
 import { sampleTensor } from './samples.js';
 import { decomposedForeachRule, foreachRule } from './sharding/concat-and-foreach.js';
 
-/** The most tensors in one command; longer lists are split over several. */
-const MAX_TENSORS = 256;
+/** The most tensors in one command; longer lists are split over several. @internal */
+export const MAX_TENSORS = 256;
 
-const countParams = { count: param.kernel() };
+/** @internal */
+export const countParams = { count: param.kernel() };
 type Count = ParamsOf<typeof countParams>;
 
-const writesTo =
+/** The inputs of some of the lists. @internal */
+export const writesTo =
   (...groups: number[]) =>
   (inputs: readonly Tensor[], { count }: Count): number[] =>
     groups
       .flatMap((group) => Array.from({ length: count }, (_, i) => group * count + i))
       .filter((i) => inputs[i]?.storage !== null && i < inputs.length);
 
-function defineStep<const S extends typeof countParams>(
+/** An op that overwrites tensors of lists. @internal */
+export function defineStep<const S extends typeof countParams>(
   name: string,
   doc: string,
   operands: string,
@@ -147,8 +150,8 @@ const foreachNormOp: Op<Count> = defineOp({
   ],
 });
 
-/** Calls `run` with at most {@link MAX_TENSORS} tensors of each list at a time. */
-function inChunks(
+/** Calls `run` with at most {@link MAX_TENSORS} tensors of each list at a time. @internal */
+export function inChunks(
   lists: readonly (readonly Tensor[])[],
   run: (inputs: Tensor[], count: number) => void,
 ): void {

@@ -46,6 +46,11 @@ struct AttentionBackwardParams {
   double offset;
 };
 
+struct ChunkCatParams {
+  double count;
+  double chunks;
+};
+
 struct CrossEntropyParams {
   double ignore_index;
   double label_smoothing;
@@ -71,6 +76,10 @@ struct FillParams {
 struct ForeachAddParams {
   double count;
   double alpha;
+};
+
+struct ForeachCopyParams {
+  double count;
 };
 
 struct ForeachMulParams {
@@ -220,6 +229,10 @@ struct SgdStepParams {
 
 struct SortParams {
   double descending;
+};
+
+struct SplitWithSizesCopyParams {
+  double count;
 };
 
 struct TopkParams {

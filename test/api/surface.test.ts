@@ -22,7 +22,7 @@ const dtypeFunctions = list(
 /** Functions that take a list of tensors, or no tensor first. */
 const joins = list(`
   cat concat concatenate stack hstack vstack dstack columnStack einsum broadcastTensors broadcastShapes cartesianProd blockDiag
-  searchsorted bucketize isin tensordot cdist cosineSimilarity pairwiseDistance bilinear atleast1d atleast2d atleast3d varMean stdMean`);
+  foreachCopy_ splitWithSizesCopy chunkCat searchsorted bucketize isin tensordot cdist cosineSimilarity pairwiseDistance bilinear atleast1d atleast2d atleast3d varMean stdMean`);
 const losses = list(`
   binaryCrossEntropy binaryCrossEntropyWithLogits smoothL1Loss huberLoss klDiv marginRankingLoss cosineEmbeddingLoss tripletMarginLoss
   gumbelSoftmax normalize pad groupNorm batchNorm`);

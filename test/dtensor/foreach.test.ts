@@ -14,7 +14,16 @@ import {
   Replicate,
   Shard,
 } from '../../lib/distributed.js';
-import { float64, manualSeed, nn, optim, randn, type Tensor } from '../../lib/index.js';
+import {
+  float32,
+  float64,
+  foreachCopy_,
+  manualSeed,
+  nn,
+  optim,
+  randn,
+  type Tensor,
+} from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { assertClose } from '../parallel/compare.js';
 
@@ -86,6 +95,32 @@ describe('foreach ops on plain and distributed parameters', () => {
       assert.throws(() => {
         p.grad = (q.grad as Tensor).clone();
       }, /grad: expected a distributed gradient for a tensor placed as .*, got a plain tensor/);
+    }),
+  );
+
+  it(
+    'foreachCopy_ redistributes each source to the placements of its target, and needs nothing else',
+    withRanks(3, async () => {
+      const mesh = initDeviceMesh('cpu', [3]);
+      manualSeed(5);
+      const values = shapes.map((shape) => randn(shape, { dtype }));
+      const place = (t: Tensor, at: Placement[] | null | undefined): Tensor =>
+        at ? distributeTensor(t, mesh, at) : t.clone();
+      const targets = values.map((t, i) => place(t.newZeros(t.shape, { dtype: float32 }), held[i]));
+      const alike = values.map((t, i) => place(t, held[i]));
+      const replicated = values.map((t, i) => place(t, held[i] && [Replicate()]));
+      for (const sources of [alike, replicated]) {
+        for (const t of targets) t.zero_();
+        const comm = new CommDebugMode();
+        comm.run(() => foreachCopy_(targets, sources));
+        assert.equal(comm.getTotalCounts(), 0);
+        for (const [i, t] of values.entries())
+          await assertClose(targets[i] as Tensor, t.float(), `target ${i}`);
+      }
+      const partial = DTensor.fromLocal(values[0] as Tensor, mesh, [Partial()]);
+      const sharded = place((values[0] as Tensor).zerosLike(), [Shard(0)]);
+      foreachCopy_([sharded], [partial]);
+      await assertClose(sharded, (values[0] as Tensor).mul(3), 'a partial source');
     }),
   );
 

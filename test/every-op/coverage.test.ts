@@ -47,6 +47,11 @@ const elsewhere: Record<string, { why: string; file: string }> = {
   redistribute: { why: 'it needs ranks', file: 'test/dtensor/redistribute/run.test.ts' },
   toLocal: { why: 'it needs ranks', file: 'test/dtensor/redistribute/run.test.ts' },
   fromLocal: { why: 'it needs ranks', file: 'test/dtensor/redistribute/run.test.ts' },
+  foreachCopy: { why: 'it overwrites its operands', file: 'test/ops/foreach-copy.test.ts' },
+  splitWithSizesCopy: {
+    why: 'it overwrites its operands',
+    file: 'test/ops/foreach-copy.test.ts',
+  },
   foreachMul: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
 };
 

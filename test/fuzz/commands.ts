@@ -15,6 +15,7 @@ import {
   ShardwiseError,
 } from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
+import { foreachCopy_, splitWithSizesCopy } from '../../lib/ops/foreach-copy.js';
 import { foreachAdd_, foreachMul_ } from '../../lib/ops/optimizer-steps.js';
 import { addon } from '../../lib/runtime.js';
 import type { Rng } from './rng.js';
@@ -137,6 +138,8 @@ export function recordCommands(): Command[] {
 function useOpsWithoutSamples(): void {
   foreachAdd_([ones([3])], [ones([3])]);
   foreachMul_([ones([3])], 2);
+  foreachCopy_([ones([3])], [ones([3])]);
+  splitWithSizesCopy(ones([2, 3]), [1, 2], 1, { out: [ones([2, 1]), ones([2, 2])] });
   linspace(0, 1, 5);
   randint(0, 5, [3]);
   rand([3]);

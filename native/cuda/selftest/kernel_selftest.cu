@@ -52,6 +52,7 @@ constexpr Group kGroups[] = {
     {"nonzero", Kind::Test, bytes::test_nonzero, "nonzero and nonzero_rows"},
     {"indexing", Kind::Test, bytes::test_indexing, "gather, scatter, take, index_add, index_put"},
     {"optimizer", Kind::Test, bytes::test_optimizer, "optimizer steps and foreach kernels"},
+    {"copies", Kind::Test, bytes::test_copies, "copies of many tensors"},
     {"softmax", Kind::Test, floats::test_softmax, "softmax and its gradient"},
     {"norms", Kind::Test, floats::test_norms, "layer_norm, rms_norm and their gradients"},
     {"entropy", Kind::Test, floats::test_cross_entropy, "cross_entropy and its gradient"},

@@ -34,6 +34,7 @@ void test_topk();
 void test_nonzero();
 void test_indexing();
 void test_optimizer();
+void test_copies();
 void test_huge();
 void time_elements();
 }  // namespace bytes

@@ -25,6 +25,7 @@ const elsewhere: Record<string, string> = {
   adamStep: 'sharded-lists.test.ts',
   foreachAdd: 'sharded-lists.test.ts',
   foreachMul: 'sharded-lists.test.ts',
+  foreachCopy: 'test/dtensor/foreach.test.ts',
 };
 
 /** Collectives and changes of placement are what rules are carried out with. */
@@ -65,6 +66,7 @@ function* pairs(
 const without: Record<string, string> = {
   nonzero: 'where a row of its result stands depends on the values of all others',
   nonzeroRows: 'it reads what nonzero found, which all ranks have',
+  splitWithSizesCopy: 'its function copies distributed tensors by foreachCopy',
 };
 
 describe('the sharding rule of every op in the table', () => {
