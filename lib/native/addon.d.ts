@@ -248,9 +248,16 @@ export interface Addon {
   /**
    * Creates a group of devices, one per rank, from a group of hosts, by the engine of the devices.
    * The hosts compare the calls. The new member replaces the host member, which leaves with it.
-   * `sharesProcess`, 0 or 1: other ranks are in this process.
+   * `sharesProcess`, 0 or 1: other ranks are in this process. `maxCtas`: the most multiprocessors
+   * that a collective occupies; 0 for the engine's choice.
    */
-  joinDevices(hostMember: number, stream: number, timeoutMs: number, sharesProcess: number): number;
+  joinDevices(
+    hostMember: number,
+    stream: number,
+    timeoutMs: number,
+    sharesProcess: number,
+    maxCtas: number,
+  ): number;
   /**
    * Splits a group of devices. Each rank calls it with a group of the hosts of its subgroup, which
    * the subgroup takes over as {@link joinDevices} does, and with the color of the subgroup; or

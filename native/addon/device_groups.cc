@@ -209,11 +209,13 @@ const Backend* device_backend(napi_env env, Stream* stream) {
   return nullptr;
 }
 
-// joinDevices(host member, stream, timeoutMs, sharesProcess): a group of the same ranks for memory
-// of the stream's device. The host member leaves with the new one.
+// joinDevices(host member, stream, timeoutMs, sharesProcess, maxCtas): a group of the same ranks for
+// memory of the stream's device; maxCtas as of comm_create. The host member leaves with the new one.
 napi_value join_devices(napi_env env, napi_callback_info info) {
-  int64_t args[4];
-  if (!read_integers(env, info, 4, args)) return nullptr;
+  int64_t args[5];
+  if (!read_integers(env, info, 5, args)) return nullptr;
+  if (args[4] < 0 || args[4] > INT32_MAX)
+    return fail_call(env, Code::Invalid, "a group cannot occupy so many multiprocessors");
   auto host = member_argument(env, args[0]);
   if (!host) return nullptr;
   const Backend* backend = device_backend(env, state_of(env).stream(args[1]));
@@ -222,17 +224,18 @@ napi_value join_devices(napi_env env, napi_callback_info info) {
   host->stream->enqueue(
       [host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
   const bool shares_process = args[3] != 0;
+  const auto max_ctas = static_cast<int32_t>(args[4]);
   return new_device_member(
       env, args[0], args[1], args[2], backend,
-      [exchange, backend, shares_process](Member& member, Stream& s, void** made,
-                                          ErrorText* error) {
+      [exchange, backend, shares_process, max_ctas](Member& member, Stream& s, void** made,
+                                                    ErrorText* error) {
         const Status known = exchange->done.get_future().get();
         const Status ready =
             known.ok() && shares_process ? backend->comm_prepare(s.device(), error) : kOk;
         if (!ready.ok()) return ready;
         if (known.ok())
           return backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size,
-                                      member.timeout_ms, made, error);
+                                      member.timeout_ms, max_ctas, made, error);
         *error = exchange->error;
         return known;
       });

@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 10;
+constexpr uint32_t kBackendAbi = 11;
 constexpr int32_t kCommIdBytes = 128;
 
 struct DeviceInfo {
@@ -107,14 +107,15 @@ struct Backend {
   // Collectives between memory of these devices; null if they have no engine of their own (the
   // CPU's is native/comm). comm_id: writes the id of a new group, up to kCommIdBytes, which one
   // rank creates and passes to all others. comm_create: waits for all ranks, on the native thread
-  // of the group's stream. comm_split: creates groups from the ranks of another one; all of its
-  // ranks call it, and those with color < 0 get no group. comm_prepare: called first if ranks share
-  // a process, so that a launch never waits for the device of another rank.
+  // of the group's stream; `max_ctas`: the most multiprocessors that a collective occupies, 0 for
+  // the engine's choice. comm_split: creates groups from the ranks of another one; all of its ranks
+  // call it, and those with color < 0 get no group. comm_prepare: called first if ranks share a
+  // process, so that a launch never waits for the device of another rank.
   const CommEngine* comm;
   Status (*comm_prepare)(int32_t device, ErrorText* error);
   Status (*comm_id)(char* out, ErrorText* error);
   Status (*comm_create)(int32_t device, const char* id, int32_t rank, int32_t size,
-                        int64_t timeout_ms, void** out, ErrorText* error);
+                        int64_t timeout_ms, int32_t max_ctas, void** out, ErrorText* error);
   Status (*comm_split)(void* parent, int32_t color, int32_t rank, int64_t timeout_ms, void** out,
                        ErrorText* error);
 

@@ -91,6 +91,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'distributed.allGather': (o) => dist.allGather([x(), x()], x(), o),
     'distributed.allGatherIntoTensor': (o) => dist.allGatherIntoTensor(zeros([4, 2]), x(), o),
     'distributed.allReduce': (o) => dist.allReduce(x(), o),
+    'distributed.newGroup': (o) => dist.newGroup(null, o),
     'distributed.allToAll': (o) => dist.allToAll([x(), x()], [x(), x()], o),
     'distributed.allToAllSingle': (o) => dist.allToAllSingle(x(), x(), o),
     'distributed.barrier': (o) => dist.barrier(o),
@@ -139,6 +140,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
       dist.PrepareModuleInputOutput(layouts(withInputs(o), ...outputs) as never),
   };
   const values: Values = {
+    maxCtas: 16,
     shardOrder: [[0]], asyncOp: true, gradPlacements: [Shard(0)], requiresGrad: true, runCheck: true, shape: [4, 2], stride: [2, 1], rebalance: true, srcDataRank: null, mesh, placements: [Replicate()],
     'distributed.DeviceMesh.fromGroup': { mesh: [0, 1] }, dtype: 'float64', 'distributed.dtensorRandint': { dtype: 'int64', requiresGrad: false }, 'distributed.dtensorArange': { requiresGrad: false }, generator: new Generator(7), sizes: [2, 2], format: 'svg', op: 'max',
     tensorMeta: dist.TensorMeta([4, 2], [2, 1], float32), group: dist.worldGroup(), inputSplitSizes: [1, 1], outputSplitSizes: [1, 1], meshDimNames: ['dp'], device: 'cpu', dst: 0, src: 0,

@@ -192,7 +192,13 @@ class NcclEngine extends NativeEngine {
   static join(options: NcclOptions, plan: GroupPlan): NcclEngine {
     const { timeoutMs, sharesProcess } = options;
     return NcclEngine.create(options, plan, (rendezvous, stream) =>
-      writer.addon.joinDevices(rendezvous, stream, timeoutMs, Number(sharesProcess)),
+      writer.addon.joinDevices(
+        rendezvous,
+        stream,
+        timeoutMs,
+        Number(sharesProcess),
+        plan.maxCtas ?? 0,
+      ),
     );
   }
 

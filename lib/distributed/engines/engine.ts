@@ -49,6 +49,8 @@ export interface GroupPlan {
   readonly label?: string;
   /** Whether ranks use the group only to find each other and compare calls. */
   readonly isRendezvous?: boolean;
+  /** The most multiprocessors that a collective of GPUs occupies; left out: the engine's choice. */
+  readonly maxCtas?: number;
   /** The call that needs the group, for errors of joining it. */
   readonly firstCall?: { readonly name: string; readonly where: string };
 }

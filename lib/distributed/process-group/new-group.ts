@@ -2,7 +2,7 @@
 import { callSite } from '../../core/call-site.js';
 import type { DeviceType } from '../../core/device.js';
 import { ArgumentError } from '../../core/errors.js';
-import { checkNumber, shown, unexpected } from '../../core/options.js';
+import { checkNumber, optionsOf, shown, unexpected } from '../../core/options.js';
 import { generatorOf } from '../../core/random.js';
 import type { RankRuntime, RankWorld } from '../../core/rank-runtime.js';
 import { writer } from '../../eager/submit.js';
@@ -165,27 +165,44 @@ export function worldGroup(): ProcessGroup {
   return contextOf('worldGroup').world;
 }
 
+/** Options of {@link newGroup}. */
+export interface NewGroupOptions {
+  /**
+   * The most multiprocessors of a GPU that a collective of NCCL occupies, 1 to 64; by default up to
+   * 64, which large messages use. Fewer leave more of the GPU to what is computed meanwhile, and
+   * move large messages a little slower. Other backends ignore it.
+   */
+  maxCtas?: number;
+}
+
+/** NCCL has no more channels. */
+const MOST_CTAS = 64;
+
 /**
  * Creates a group of some ranks of the world. Every rank of the world calls it, members or not, in
- * the same order. It does not wait. Ranks compare their lists of ranks: at once in shared memory, a
- * little later through the store.
+ * the same order and with the same options. It does not wait. Ranks compare their lists of ranks: at
+ * once in shared memory, a little later through the store.
  *
  * @param ranks - ranks of the world, each once; by default all ranks
- * @throws ArgumentError for ranks outside the world, DistributedError without a process group,
- * CollectiveError if another rank has created this group of different ranks
- * @see PyTorch `torch.distributed.new_group`
+ * @throws ArgumentError for ranks outside the world, and a `maxCtas` that is no whole number from 1
+ * to 64; DistributedError without a process group; CollectiveError if another rank has created this
+ * group of different ranks
+ * @see PyTorch `torch.distributed.new_group`, and `ncclConfig_t.maxCTAs` of NCCL
  */
-export function newGroup(ranks?: readonly number[]): ProcessGroup {
+export function newGroup(
+  ranks?: readonly number[] | null,
+  options: NewGroupOptions = {},
+): ProcessGroup {
+  const { maxCtas } = optionsOf('newGroup', options, 'maxCtas');
+  if (maxCtas !== undefined)
+    checkNumber('newGroup', 'maxCtas', maxCtas, { from: 1, to: MOST_CTAS, whole: true });
   const context = contextOf('newGroup');
-  const members =
-    ranks === undefined ? context.world.ranks : [...checkRanks(ranks, context.worldSize)];
+  const members = ranks == null ? context.world.ranks : [...checkRanks(ranks, context.worldSize)];
   const name = `group${context.made++}`;
   let group: ProcessGroup | null = null;
   const creation = publishCreation(context, name, members, (mismatch) => group?.fail(mismatch));
-  group =
-    ranks === undefined
-      ? namedGroup(context, name, members, context.world.rank)
-      : namedGroup(context, name, members);
+  const own = ranks == null ? context.world.rank : members.indexOf(context.rank);
+  group = namedGroup(context, name, members, own, maxCtas);
   group.creation = creation;
   return group;
 }
@@ -236,8 +253,10 @@ export function namedGroup(
   name: string,
   ranks: readonly number[],
   rank = ranks.indexOf(context.rank),
+  maxCtas?: number,
 ): ProcessGroup {
-  const group = new ProcessGroup({ name, ranks, rank }, context);
+  const plan = { name, ranks, rank, ...(maxCtas === undefined ? {} : { maxCtas }) };
+  const group = new ProcessGroup(plan, context);
   if (group.rank >= 0) context.groups.add(group);
   return group;
 }

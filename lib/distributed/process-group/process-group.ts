@@ -62,6 +62,8 @@ export class ProcessGroup implements CollectiveGroup {
   readonly ranks: readonly number[];
   /** This rank's index in `ranks`; -1 if this rank is not a member. */
   readonly rank: number;
+  /** @internal of `newGroup` */
+  readonly maxCtas?: number;
   /** @internal the rank whose tensors it accepts */
   readonly runtime: RankRuntime;
   private readonly factory: EngineFactory;
@@ -82,6 +84,7 @@ export class ProcessGroup implements CollectiveGroup {
     this.name = plan.name;
     this.ranks = plan.ranks;
     this.rank = plan.rank;
+    if (plan.maxCtas !== undefined) this.maxCtas = plan.maxCtas;
     this.runtime = runtime;
     this.factory = factory;
     this.pending = pending;
@@ -327,9 +330,11 @@ export class ProcessGroup implements CollectiveGroup {
       );
     this.checkOpen(op);
     this.checkNamed(op, device);
-    const { name, ranks, rank } = this;
+    const { name, ranks, rank, maxCtas } = this;
+    const firstCall = { name: op, where: where ?? '' };
+    const limit = maxCtas === undefined ? {} : { maxCtas };
     const created = this.factory(
-      where === undefined ? this : { name, ranks, rank, firstCall: { name: op, where } },
+      where === undefined ? this : { name, ranks, rank, firstCall, ...limit },
       device,
     );
     this.engines[device.code] = created;

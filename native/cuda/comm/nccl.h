@@ -27,7 +27,7 @@ const char* report();
 const CommEngine* engine();
 Status comm_id(char* out, ErrorText* error);
 Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms,
-                   void** out, ErrorText* error);
+                   int32_t max_ctas, void** out, ErrorText* error);
 Status comm_split(void* parent, int32_t color, int32_t rank, int64_t timeout_ms, void** out,
                   ErrorText* error);
 

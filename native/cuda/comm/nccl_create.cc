@@ -9,7 +9,7 @@ namespace shardwise::cuda::nccl {
 namespace {
 
 // NCCL's default between four H200s is 24; 32 gather 256 MiB at 317 GB/s instead of 303, 64 at 331.
-// Only large messages use so many.
+// Only large messages use so many. A group beside computation may ask for fewer.
 constexpr int32_t kCtas = 64;
 
 int64_t deadline(int64_t timeout_ms) {
@@ -36,11 +36,11 @@ Status not_created(Member& member, Result result, const char* what, int64_t time
 
 // Ranks connect by a nonblocking communicator, so that a missing rank is detected. But each of its
 // calls starts a thread (70 us, where a small all-reduce takes 13 in all): once all ranks have
-// connected, they continue with a blocking one.
-Result make_calling(Member& met, int64_t until, Comm* out) {
+// connected, they continue with a blocking one, whose collectives occupy `ctas` multiprocessors.
+Result make_calling(Member& met, int32_t ctas, int64_t until, Comm* out) {
   Config config;
   config.blocking = 1;
-  config.min_ctas = config.max_ctas = kCtas;
+  config.min_ctas = config.max_ctas = ctas;
   // NCCL writes it at the end of its work, possibly after a timeout.
   Comm* child = new Comm(nullptr);
   Result result;
@@ -77,7 +77,7 @@ Status comm_id(char* out, ErrorText* error) {
 }
 
 Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms,
-                   void** out, ErrorText* error) {
+                   int32_t max_ctas, void** out, ErrorText* error) {
   const Api* api = nullptr;
   Status status = need(&api, error);
   if (status.ok()) status = use_device(device, error);
@@ -88,11 +88,12 @@ Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, i
   Config config;
   config.blocking = 0;
   Comm comm = nullptr;
+  const int32_t ctas = max_ctas > 0 ? max_ctas : kCtas;
   const int64_t until = deadline(timeout_ms);
   Result result = api->init(&comm, size, name, rank, &config);
   const auto member = std::make_shared<Member>(*api, comm, device, rank, size, timeout_ms);
   if (comm) result = settle(*member, result, until);
-  if (result == kSuccess) result = make_calling(*member, until, &comm);
+  if (result == kSuccess) result = make_calling(*member, ctas, until, &comm);
   if (result != kSuccess) return not_created(*member, result, "joining a group", timeout_ms, error);
   member->close();
   const auto calling = std::make_shared<Member>(*api, comm, device, rank, size, timeout_ms);

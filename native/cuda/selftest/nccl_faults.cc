@@ -181,7 +181,7 @@ void join_without_last(const Backend& backend, int32_t size) {
     ErrorText error;
     const double start = seconds();
     const Status status =
-        backend.comm_create(rank.rank, id, rank.rank, rank.size, 2000, &group, &error);
+        backend.comm_create(rank.rank, id, rank.rank, rank.size, 2000, 0, &group, &error);
     check(!status.ok() && contains(error, "timeout after 2000 ms"), rank.rank,
           "joining without the last: code %d, %s", static_cast<int>(status.code), error.text);
     check(seconds() - start > 1.9 && seconds() - start < 4, rank.rank,

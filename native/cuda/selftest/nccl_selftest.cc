@@ -89,8 +89,8 @@ bool run_ranks(const Backend& backend, int32_t size, int64_t timeout_ms, const B
       ErrorText text;
       bool ok = check(backend.stream_create(r, 0, rank.scratch.source(), &rank.stream, &text).ok(),
                       r, "stream_create: %s", text.text);
-      ok = ok && check(backend.comm_create(r, id, r, size, timeout_ms, &rank.group, &text).ok(), r,
-                       "comm_create: %s", text.text);
+      ok = ok && check(backend.comm_create(r, id, r, size, timeout_ms, 0, &rank.group, &text).ok(),
+                       r, "comm_create: %s", text.text);
       if (ok) {
         joined++;
         body(rank);

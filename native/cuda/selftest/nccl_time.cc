@@ -113,7 +113,7 @@ void time_groups(const Backend& backend, int32_t size) {
     };
     for (const char* id : {ids[0], ids[1]})
       time_group("by its id", [&](void** group, ErrorText* error) {
-        return backend.comm_create(rank.rank, id, rank.rank, rank.size, 60'000, group, error);
+        return backend.comm_create(rank.rank, id, rank.rank, rank.size, 60'000, 0, group, error);
       });
     for (int i = 0; i < 2; i++)
       time_group("by a split", [&](void** group, ErrorText* error) {
