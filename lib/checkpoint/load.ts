@@ -4,16 +4,19 @@ import { totalmem } from 'node:os';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { getHeapStatistics } from 'node:v8';
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
-import { bool } from '../core/dtype.js';
+import { bool, type DType } from '../core/dtype.js';
 import { CheckpointError } from '../core/errors.js';
 import { optionsOf, unexpected } from '../core/options.js';
+import { numelOf } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { rawArray } from '../core/values.js';
 import { openRegular } from '../files/regular-file.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
+import { empty } from '../ops/factories.js';
 import { readFully } from './chunks.js';
 import { headerLength } from './format.js';
-import { Header, MEMORY_PER_HEADER_BYTE, type TensorEntry } from './header.js';
+import { Header, MEMORY_PER_HEADER_BYTE } from './header.js';
+import { type IndexRange, readSelection, selectionOf } from './ranges.js';
 import { checkPath } from './save.js';
 import { inSlices } from './time-slices.js';
 
@@ -22,17 +25,40 @@ const MOST_BUSY_MS = 3;
 /** Approximate bytes of a tensor in JavaScript's heap. */
 const HEAP_PER_TENSOR = 1000;
 
+/** Options of {@link SafetensorsFile.get}. */
+export interface GetOptions {
+  /** The device of the tensor, the CPU by default. On `meta`, nothing is read. */
+  device?: DeviceName | Device;
+  /**
+   * A part of the tensor: for each dim the indices `[start, end)`, or null for all. Dims without a
+   * range are read whole.
+   */
+  ranges?: readonly (IndexRange | null)[];
+}
+
 /** An open safetensors file, whose tensors are read on demand. */
 export class SafetensorsFile {
   /** The path of the file. */
   readonly path: string;
   private readonly header: Header;
   private readonly file: FileHandle;
+  private readonly counted: Pick<FileHandle, 'read'>;
+  /** Bytes of tensors that were read so far. @internal */
+  bytesRead = 0;
+  /** Reads of tensors so far. @internal */
+  reads = 0;
 
   private constructor(path: string, file: FileHandle, header: Header) {
     this.path = path;
     this.file = file;
     this.header = header;
+    const read = async (bytes: Uint8Array, offset: number, length: number, at: number) => {
+      const result = await file.read(bytes, offset, length, at);
+      this.reads++;
+      this.bytesRead += result.bytesRead;
+      return result;
+    };
+    this.counted = { read: read as FileHandle['read'] };
   }
 
   /**
@@ -80,27 +106,39 @@ export class SafetensorsFile {
   }
 
   /**
-   * Reads one tensor. On the CPU the bytes go directly into its memory. @throws CheckpointError if
-   * the file has no tensor of this name
+   * Reads one tensor, or with `ranges` a part of it at the cost of the part. On the CPU the bytes go
+   * directly into its memory.
+   *
+   * @throws CheckpointError if the file has no tensor of this name; ArgumentError, ShapeError,
+   * IndexError for ranges that do not fit the tensor
+   * @example
+   * const rows = await file.get('embedding.weight', { ranges: [[1000, 2000]] });
    */
-  async get(name: string, options: { device?: DeviceName | Device } = {}): Promise<Tensor> {
+  async get(name: string, options: GetOptions = {}): Promise<Tensor> {
     if (typeof name !== 'string') throw unexpected('SafetensorsFile.get', 'name', 'a string', name);
-    const { device = 'cpu' } = optionsOf('SafetensorsFile.get', options, 'device');
+    const { device = 'cpu', ranges = [] } = optionsOf(
+      'SafetensorsFile.get',
+      options,
+      'device ranges',
+    );
     const entry = this.header.get(name);
     if (entry === null)
       throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, {
         file: this.path,
         tensor: name,
       });
-    const numel = entry.shape.reduce((a, b) => a * b, 1);
-    const raw = this.allocate(name, entry, numel);
-    const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
-    await readFully(this.file, this.path, this.header.dataStart + entry.begin, bytes);
-    if (entry.dtype === bool) this.checkBools(name, bytes);
+    const { dtype, shape, begin } = entry;
+    const selection = selectionOf('SafetensorsFile.get', ranges, shape);
+    const { sizes } = selection;
     const target = deviceOf(device);
-    if (target.type === 'cpu' && numel > 0)
-      return valueAccess().adopt(raw, entry.shape, entry.dtype);
-    return makeFromValues(raw, entry.shape, entry.dtype, target);
+    if (target.type === 'meta') return empty(sizes, { dtype, device: target });
+    const raw = this.allocate(name, dtype, numelOf(sizes));
+    const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
+    const stored = { shape, itemsize: dtype.itemsize, selection };
+    await readSelection(this.counted, this.path, this.header.dataStart + begin, stored, bytes);
+    if (dtype === bool) this.checkBools(name, bytes);
+    if (target.type === 'cpu' && bytes.length > 0) return valueAccess().adopt(raw, sizes, dtype);
+    return makeFromValues(raw, sizes, dtype, target);
   }
 
   /** Kernels rely on bools of 0 and 1. @throws CheckpointError for other bytes */
@@ -123,12 +161,8 @@ export class SafetensorsFile {
    * Allocates host memory for a tensor. A sparse file may claim any size, and JavaScript's own
    * error names neither file nor tensor.
    */
-  private allocate(
-    name: string,
-    { dtype, begin, end }: TensorEntry,
-    numel: number,
-  ): ReturnType<typeof rawArray> {
-    const bytes = end - begin;
+  private allocate(name: string, dtype: DType, numel: number): ReturnType<typeof rawArray> {
+    const bytes = numel * dtype.itemsize;
     const refused = (reason: string, cause?: unknown): CheckpointError =>
       new CheckpointError(
         `${this.path}: no memory for tensor "${name}" of ${bytes} bytes: ${reason}`,
