@@ -46,6 +46,22 @@ export class AccumulateGrad extends Node {
   }
 }
 
+/** Gradients that a {@link Function} handed over and no `.grad` has taken yet. */
+const handedOver = new WeakSet<Tensor>();
+
+/**
+ * Marks gradients that their rule does not keep. Each becomes `.grad` without a copy, also where
+ * several are views of one buffer: only they own its memory.
+ */
+export function handOver(grads: Gradients): void {
+  for (const grad of grads) if (grad?.storage) grad.storage.refs = grad.storage.retains;
+  for (const grad of grads) {
+    if (!grad?.storage) continue;
+    grad.storage.refs++;
+    handedOver.add(grad);
+  }
+}
+
 /**
  * Whether neither user code nor another node owns the gradient's memory, and its layout is that of
  * its tensor. Then it becomes `.grad` without a copy.
@@ -55,13 +71,19 @@ function isUnseen(grad: Tensor, variable: Tensor): boolean {
   return (
     storage !== null &&
     !storage.exposed &&
-    storage.retains <= 1 &&
-    (isOfRules(storage) || (storage.refs <= 2 && grad.base === null)) &&
-    storage.nbytes === heldOf(grad).nbytes &&
+    (handedOver.has(grad) ? grad.retains <= 1 : ownsStorage(grad, storage)) &&
     // A distributed gradient must have the placements of its tensor.
     placedAlike(grad, variable) &&
     hasLayoutOf(variable, grad) &&
     isNonOverlappingAndDense(grad.shape, grad.strides)
+  );
+}
+
+function ownsStorage(grad: Tensor, storage: Storage): boolean {
+  return (
+    storage.retains <= 1 &&
+    (isOfRules(storage) || (storage.refs <= 2 && grad.base === null)) &&
+    storage.nbytes === heldOf(grad).nbytes
   );
 }
 
@@ -76,8 +98,13 @@ function isOfRules(storage: Storage): boolean {
 /** Takes the memory from the intermediate tensors of the rule that computed the gradient. */
 function takeOver(grad: Tensor): Tensor {
   const storage = grad.storage as Storage;
+  if (handedOver.delete(grad)) return withoutBase(grad);
   if (!isOfRules(storage)) return grad;
   storage.refs = storage.retains + 1;
+  return withoutBase(grad);
+}
+
+function withoutBase(grad: Tensor): Tensor {
   grad.base = null;
   return grad;
 }

@@ -2,8 +2,8 @@
 import { AutogradError, InPlaceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { Tensor } from '../core/tensor.js';
-import { edgeOf } from './accumulate-grad.js';
-import { fitReturned, type GradientSlot } from './check-gradients.js';
+import { edgeOf, handOver } from './accumulate-grad.js';
+import { expose, fitReturned, type GradientSlot } from './check-gradients.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
 import { alreadyReleased, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
@@ -61,6 +61,7 @@ export class FunctionContext {
 
 interface Implementation {
   name: string;
+  keepsNoGrads: boolean;
   forward(ctx: FunctionContext, ...args: unknown[]): Tensor | readonly Tensor[];
   backward(
     ctx: FunctionContext,
@@ -95,7 +96,7 @@ class FunctionNode extends Node {
   }
 
   override get runsUserCode(): boolean {
-    return true;
+    return !this.implementation.keepsNoGrads;
   }
 
   /**
@@ -134,9 +135,12 @@ class FunctionNode extends Node {
         },
       );
     }
-    return this.edges.map((edge, i) =>
+    const fitted = this.edges.map((edge, i) =>
       this.fitted(list[i], edge === null ? null : (this.inputSlots[i] as GradientSlot)),
     );
+    if (this.runsUserCode) expose(fitted);
+    else handOver(fitted);
+    return fitted;
   }
 
   private materialized(grads: Gradients): Gradients {
@@ -185,6 +189,13 @@ type ForwardResult<C> = C extends { forward(ctx: FunctionContext, ...args: never
  * const y = Double.apply(x);
  */
 export abstract class Function {
+  /**
+   * Set it to true in a class whose `backward` keeps neither the gradients that it receives nor
+   * those that it returns. Backward then frees them after their use, as those of the library's own
+   * ops, and `.grad` takes over what `backward` returns without a copy. False by default.
+   */
+  static keepsNoGrads = false;
+
   /** Runs `forward` and records `backward` as one node of the graph. */
   static apply<C extends typeof Function>(this: C, ...args: ForwardArguments<C>): ForwardResult<C> {
     const implementation = this as unknown as Implementation;

@@ -27,7 +27,7 @@ export {
   type ModuleTarget,
   type WalkOptions,
 } from './module.js';
-export type { HookOptions } from './module-hooks.js';
+export type { ForwardHookOptions, HookOptions } from './module-hooks.js';
 export * from './normalization.js';
 export { Parameter } from './parameter.js';
 export type { LoadResult, StateDict } from './state-dict.js';

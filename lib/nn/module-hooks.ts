@@ -5,7 +5,7 @@ import type { HookHandle, Node } from '../autograd/node.js';
 import { callContext, insideModule } from '../core/call-context.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
-import { checkFunction, optionsOf } from '../core/options.js';
+import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { callLocated } from './locate-error.js';
 import type { AnyModule } from './module.js';
@@ -45,10 +45,21 @@ export interface HookOptions {
   prepend?: boolean;
 }
 
+/** Options of {@link Module.registerForwardHook}. */
+export interface ForwardHookOptions extends HookOptions {
+  /**
+   * Run also if a hook or `forward` throws, with `undefined` as the result; the error is thrown
+   * after it.
+   */
+  alwaysCall?: boolean;
+}
+
 /** @internal */
 export interface ModuleHooks {
   forwardPre: Hooks<(module: AnyModule, args: never[]) => unknown>;
   forward: Hooks<(module: AnyModule, args: never[], result: unknown) => unknown>;
+  /** Hooks of `forward` that run also after an error. */
+  always: Hooks<(module: AnyModule, args: never[], result: unknown) => unknown>;
   backwardPre: Hooks<(module: AnyModule, gradOutput: Gradients) => Gradients | undefined | void>;
   backward: Hooks<
     (module: AnyModule, gradInput: Gradients, gradOutput: Gradients) => Gradients | undefined | void
@@ -56,7 +67,13 @@ export interface ModuleHooks {
 }
 
 export function makeHooks(): ModuleHooks {
-  return { forwardPre: new Map(), forward: new Map(), backwardPre: new Map(), backward: new Map() };
+  return {
+    forwardPre: new Map(),
+    forward: new Map(),
+    always: new Map(),
+    backwardPre: new Map(),
+    backward: new Map(),
+  };
 }
 
 let nextId = 0;
@@ -70,6 +87,29 @@ export function addHook<F>(hooks: Hooks<F>, hook: F, options: HookOptions = {}):
   hooks.set(id, hook);
   for (const [key, value] of later) hooks.set(key, value);
   return { remove: () => void hooks.delete(id) };
+}
+
+/** @throws ArgumentError for options that are none */
+export function addForwardHook(
+  hooks: ModuleHooks,
+  hook: (module: AnyModule, args: never[], result: unknown) => unknown,
+  options: ForwardHookOptions = {},
+): HookHandle {
+  const { alwaysCall = false, ...others } = optionsOf(
+    'registerForwardHook',
+    options,
+    'prepend alwaysCall',
+  );
+  checkFlag('registerForwardHook', 'alwaysCall', alwaysCall);
+  const handle = addHook(hooks.forward, hook, others);
+  if (!alwaysCall) return handle;
+  const again = addHook(hooks.always, hook, others);
+  return {
+    remove: () => {
+      handle.remove();
+      again.remove();
+    },
+  };
 }
 
 /** Calls a module: runs its compiled form if it has one, else its hooks and `forward`. */
@@ -98,6 +138,20 @@ export function callWithHooks(module: AnyModule, args: never[]): unknown {
     hooks.backward.size === 0 &&
     hooks.backwardPre.size === 0;
   if (plain) return module.forward(...(args as never));
+  if (hooks.always.size === 0) return runHooks(module, args, []);
+  const done: unknown[] = [];
+  try {
+    return runHooks(module, args, done);
+  } catch (error) {
+    for (const hook of hooks.always.values())
+      if (!done.includes(hook)) hook(module, args, undefined);
+    throw error;
+  }
+}
+
+/** Runs `forward` between its hooks; `done` becomes the list of forward hooks that have run. */
+function runHooks(module: AnyModule, args: never[], done: unknown[]): unknown {
+  const { hooks } = module;
   let given = args;
   for (const hook of hooks.forwardPre.values()) {
     const replaced = hook(module, given);
@@ -111,6 +165,7 @@ export function callWithHooks(module: AnyModule, args: never[]): unknown {
   if (run !== null) given = run.inputs(given);
   let result: unknown = module.forward(...(given as never));
   for (const hook of hooks.forward.values()) {
+    done.push(hook);
     const replaced = hook(module, given, result);
     if (replaced !== undefined) result = replaced;
   }

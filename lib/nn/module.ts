@@ -31,11 +31,13 @@ import {
   walkParameters,
 } from './members.js';
 import {
+  addForwardHook,
   addHook,
   type BackwardHook,
   type BackwardPreHook,
   callModule,
   type ForwardHook,
+  type ForwardHookOptions,
   type ForwardPreHook,
   type HookOptions,
   type ModuleHooks,
@@ -330,9 +332,15 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return addHook(this.hooks.forwardPre, hook as never, options);
   }
 
-  /** Registers a hook that runs after `forward` and may return another result. */
-  registerForwardHook(hook: ForwardHook<this, Args, Result>, options?: HookOptions): HookHandle {
-    return addHook(this.hooks.forward, hook as never, options);
+  /**
+   * Registers a hook that runs after `forward` and may return another result. With `alwaysCall` it
+   * runs also after an error, with `undefined` as the result.
+   */
+  registerForwardHook(
+    hook: ForwardHook<this, Args, Result>,
+    options?: ForwardHookOptions,
+  ): HookHandle {
+    return addForwardHook(this.hooks, hook as never, options);
   }
 
   /** Registers a hook that sees the gradients of the outputs and may return replacements. */

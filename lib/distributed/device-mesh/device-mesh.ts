@@ -71,7 +71,8 @@ export class Mesh {
   /** Groups along several dimensions, by the dimensions. */
   private readonly across = new Map<string, ProcessGroup>();
   private readonly family: string;
-  private readonly root: Mesh;
+  /** The mesh that this one is a slice of; a mesh that is no slice is its own root. */
+  readonly root: Mesh;
   private readonly rootDims: readonly (readonly number[])[];
   /** Of a root: the results of `_flatten`, by name. */
   private readonly flattened = new Map<string, Mesh>();

@@ -1,0 +1,139 @@
+/**
+ * The memory of a group's parameters: the flat shard, the buffer that a gather fills, and the whole
+ * parameters. Starting a gather, completing it and freeing the whole parameters are the only changes.
+ */
+import { allGatherIntoTensor } from '../../distributed/index.js';
+import {
+  type Device,
+  type DType,
+  device as deviceOf,
+  keep,
+  noGrad,
+  type Tensor,
+} from '../../index.js';
+import { RefillableBuffer } from '../common/refillable-buffer.js';
+import type { CommContext } from './comm-context.js';
+import { FlatShard, type Layout, layoutOf } from './flat-shard.js';
+import type { OffloadPolicy } from './policies.js';
+import type { ShardMesh } from './shard-mesh.js';
+import type { ShardedParameter } from './sharded-parameter.js';
+import { copyOut } from './transfers.js';
+
+/** What the memory of a group depends on. */
+export interface MemoryPlan {
+  readonly parameters: readonly ShardedParameter[];
+  readonly mesh: ShardMesh;
+  /** The smaller mesh that holds the whole parameters between forward and backward, if any. */
+  readonly postForwardMesh: ShardMesh | null;
+  readonly device: Device;
+  /** The dtype of whole parameters; that of the shards if null. */
+  readonly paramDtype: DType | null;
+  readonly offload: OffloadPolicy;
+}
+
+/** Puts the shards of the parameters on one flat tensor. */
+export function flatShardOf(
+  plan: MemoryPlan,
+  shardOf: (parameter: ShardedParameter) => Tensor,
+): FlatShard {
+  const { parameters, mesh, offload, device } = plan;
+  const { parameter } = parameters[0] as ShardedParameter;
+  return new FlatShard(parameters, layoutOf(parameters, mesh.ranks), shardOf, {
+    dtype: parameter.dtype,
+    device: offload.toCpu ? deviceOf('cpu') : parameter.device,
+    pinMemory: offload.pinMemory && device.type === 'cuda',
+  });
+}
+
+export class GroupMemory {
+  readonly layout: Layout;
+  private readonly plan: MemoryPlan;
+  private readonly computeDtype: DType;
+  private shard: FlatShard;
+  /** A row for each rank, while the parameters are gathered. */
+  private readonly gathered: RefillableBuffer;
+  private readonly whole: RefillableBuffer;
+  /** This rank's part of the gathered rows, between forward and backward. */
+  private postForwardRows: Tensor | null = null;
+
+  constructor(plan: MemoryPlan) {
+    this.plan = plan;
+    this.layout = layoutOf(plan.parameters, plan.mesh.ranks);
+    this.shard = flatShardOf(plan, (parameter) => parameter.shard());
+    this.computeDtype = plan.paramDtype ?? this.shard.tensor.dtype;
+    const { layout, computeDtype } = this;
+    const gatheredNumel = layout.shardNumel * plan.mesh.ranks;
+    this.gathered = new RefillableBuffer(gatheredNumel, computeDtype, plan.device);
+    this.whole = new RefillableBuffer(layout.wholeNumel, computeDtype, plan.device);
+  }
+
+  /** Bytes of whole parameters in memory. */
+  get wholeBytes(): number {
+    return this.whole.size;
+  }
+
+  /** Starts to gather the parameters: over the smaller mesh if that holds them. */
+  startGather(comm: CommContext): void {
+    const { plan } = this;
+    if (!this.shard.isCurrent()) this.shard = flatShardOf(plan, (parameter) => parameter.shard());
+    const mesh = this.postForwardRows === null ? plan.mesh : (plan.postForwardMesh as ShardMesh);
+    noGrad(() =>
+      comm.gathering(() => {
+        const input = this.postForwardRows ?? this.computeShard();
+        const output = this.gathered.allocate();
+        if (mesh.ranks === 1) output.copy_(input);
+        else allGatherIntoTensor(output, input, { group: mesh.group });
+      }),
+    );
+  }
+
+  /** This rank's flat shard in the dtype and on the device of compute. */
+  private computeShard(): Tensor {
+    const { computeDtype: dtype, shard } = this;
+    return shard.tensor.to({ dtype, device: this.plan.device, nonBlocking: true });
+  }
+
+  /** Copies the gathered parameters to where modules use them. */
+  finishGather(comm: CommContext, keepsRows: boolean): void {
+    const { plan, layout, gathered, whole } = this;
+    this.dropRows();
+    noGrad(() => {
+      const rows = gathered.view();
+      copyOut(rows, whole.allocate(), plan.parameters, layout, plan.mesh.ranks);
+      if (keepsRows) this.keepRows(rows, plan.postForwardMesh as ShardMesh);
+    });
+    comm.gathering(() => gathered.free());
+  }
+
+  /** The ranks of the smaller mesh together keep all rows. */
+  private keepRows(rows: Tensor, { ranks, rank }: ShardMesh): void {
+    const each = rows.numel() / ranks;
+    this.postForwardRows = keep(rows.narrow(0, rank * each, each).clone());
+  }
+
+  private dropRows(): void {
+    this.postForwardRows?.dispose();
+    this.postForwardRows = null;
+  }
+
+  /** The whole parameters as new tensors without history. */
+  wholeParameters(): Tensor[] {
+    const flat = this.whole.view();
+    return noGrad(() =>
+      this.plan.parameters.map((parameter, i) =>
+        parameter.unsharded(flat, this.layout.inWhole[i] as number),
+      ),
+    );
+  }
+
+  /** Frees the whole parameters, and with `all` what is kept for backward, too. */
+  free(all: boolean): void {
+    this.whole.free();
+    if (all) this.dropRows();
+  }
+
+  /** Frees a gather that nobody completes. */
+  abandonGather(comm: CommContext): void {
+    comm.gathering(() => this.gathered.free());
+  }
+}

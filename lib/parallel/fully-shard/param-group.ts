@@ -1,0 +1,308 @@
+/**
+ * A group of parameters that one all-gather makes whole and whose gradients one reduce-scatter
+ * reduces: a state machine, which the hooks of modules drive. See `fsdp-state.ts` for the hooks.
+ */
+import { unexpected } from '../../core/options.js';
+import {
+  type Device,
+  type DType,
+  DtypeError,
+  isGradEnabled,
+  nn,
+  ShardingError,
+  type Tensor,
+} from '../../index.js';
+import type { CommContext } from './comm-context.js';
+import { GradientReduction } from './gradient-reduction.js';
+import { flatShardOf, GroupMemory, type MemoryPlan } from './group-memory.js';
+import { MixedPrecisionPolicy, OffloadPolicy } from './policies.js';
+import type { ShardMesh } from './shard-mesh.js';
+import type { ShardedParameter } from './sharded-parameter.js';
+import { type ShardedStateName, TrainingState, type TrainingStateName } from './training-state.js';
+import { Unshard } from './unshard.js';
+
+type Gradients = readonly (Tensor | null)[];
+
+/**
+ * The parameters of one call of `fullyShard`.
+ *
+ * @see PyTorch `torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup`
+ */
+export class FSDPParamGroup {
+  /** What the group is doing. */
+  trainingState: TrainingStateName = TrainingState.IDLE;
+  /** Where its parameters are. */
+  shardedState: ShardedStateName = 'SHARDED';
+  /** The path of the module from the root, for errors. @internal */
+  path = '';
+  /** The place in the order of forward; -1 outside of it. @internal */
+  orderIndex = -1;
+  /** @internal */
+  reshardsAfterForward = false;
+  /** @internal */
+  reshardsAfterBackward = true;
+  /** Whether backward reduces gradients; otherwise they accumulate unsharded. @internal */
+  reducesGradients = true;
+  /** Whether gradients are also reduced over the replicas of hybrid sharding. @internal */
+  allReducesGradients = true;
+  /** @internal */
+  readonly parameters: readonly ShardedParameter[];
+  private readonly module: nn.AnyModule;
+  private readonly plan: MemoryPlan | null;
+  private readonly precision: MixedPrecisionPolicy;
+  private comm: CommContext | null = null;
+  private memory: GroupMemory | null = null;
+  private reduction: GradientReduction | null = null;
+  /** The whole parameters of the last forward, for a forward that backward runs again. */
+  private whole: readonly Tensor[] = [];
+  private isGathering = false;
+
+  /** A group without parameters needs neither a mesh nor a device. */
+  constructor(
+    parameters: readonly ShardedParameter[],
+    module: nn.AnyModule,
+    mesh: ShardMesh | null,
+    postForwardMesh: ShardMesh | null,
+    device: Device | null,
+    precision: MixedPrecisionPolicy | null,
+    offload: OffloadPolicy | null,
+  ) {
+    if (!(module instanceof nn.Module))
+      throw unexpected('FSDPParamGroup', 'module', 'an nn.Module', module);
+    this.parameters = parameters;
+    this.module = module;
+    this.precision = precision ?? new MixedPrecisionPolicy();
+    this.plan =
+      parameters.length === 0 || mesh === null || device === null
+        ? null
+        : {
+            parameters,
+            mesh,
+            postForwardMesh,
+            device,
+            paramDtype: this.precision.paramDtype,
+            offload: offload ?? new OffloadPolicy(),
+          };
+    if (this.plan === null) return;
+    this.checkDtypes();
+    flatShardOf(this.plan, (parameter) => parameter.takeShard(parameter.shard()));
+  }
+
+  /** Runs `fn` in a training state. The state before comes back, also after an error. */
+  useTrainingState<T>(state: TrainingStateName, fn: () => T): T {
+    const before = this.trainingState;
+    this.trainingState = state;
+    try {
+      return fn();
+    } finally {
+      this.trainingState = before;
+    }
+  }
+
+  /** The dtype to which arguments of `forward` are cast; null if they stay. @internal */
+  get inputDtype(): DType | null {
+    return this.precision.castForwardInputs ? this.precision.paramDtype : null;
+  }
+
+  /** @internal */
+  get isTrainable(): boolean {
+    return this.parameters.some(({ parameter }) => parameter.requiresGrad);
+  }
+
+  /** @throws DtypeError unless the parameters have one dtype */
+  private checkDtypes(): void {
+    const [first] = this.parameters as [ShardedParameter];
+    const other = this.parameters.find((p) => p.parameter.dtype !== first.parameter.dtype);
+    if (other === undefined) return;
+    throw new DtypeError(
+      'fullyShard: expected the parameters of a group to have one dtype, got ' +
+        `${first.parameter.dtype.name} for "${first.path}" and ${other.parameter.dtype.name} for ` +
+        `"${other.path}". Put the modules of each dtype in a group of their own: call fullyShard ` +
+        'on them first.',
+      { op: 'fullyShard', parameters: [first.path, other.path] },
+    );
+  }
+
+  /** @throws ShardingError if parameters are on the device meta */
+  private checkMaterialized(): void {
+    const meta = this.parameters.filter(({ parameter }) => String(parameter.device) === 'meta');
+    if (meta.length === 0) return;
+    const paths = meta.map(({ path }) => path);
+    throw new ShardingError(
+      'fullyShard: expected parameters with memory before the first forward, got on the device ' +
+        `meta: ${paths.join(', ')}. Call module.toEmpty({ device }) and initialize them, for ` +
+        'example by resetParameters().',
+      { op: 'fullyShard', parameters: paths },
+    );
+  }
+
+  /** Prepares the group for the first forward of the root. @internal */
+  initialize(comm: CommContext): void {
+    this.comm = comm;
+    const { plan } = this;
+    if (plan === null) return;
+    this.checkMaterialized();
+    this.checkDtypes();
+    this.memory = new GroupMemory(plan);
+    const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
+    this.reduction = new GradientReduction({
+      ...plan,
+      dtype,
+      reduceDtype: this.precision.reduceDtype ?? this.precision.paramDtype ?? dtype,
+    });
+  }
+
+  /** Starts to gather the parameters, unless they are whole or a gather is under way. @internal */
+  unshard(): void {
+    if (this.memory === null || this.shardedState === 'UNSHARDED' || this.isGathering) return;
+    this.memory.startGather(this.comm as CommContext);
+    this.isGathering = true;
+  }
+
+  /** The parameters are whole for all that is submitted from now on. @internal */
+  waitForUnshard(): void {
+    if (this.memory === null || this.shardedState === 'UNSHARDED') return;
+    this.unshard();
+    this.memory.finishGather(this.comm as CommContext, this.keepsRows());
+    this.isGathering = false;
+    this.shardedState = 'UNSHARDED';
+  }
+
+  private keepsRows(): boolean {
+    return (
+      this.plan?.postForwardMesh !== null &&
+      this.reshardsAfterForward &&
+      this.trainingState === TrainingState.FORWARD &&
+      isGradEnabled()
+    );
+  }
+
+  /** Frees the whole parameters; modules hold the sharded ones again. @internal */
+  reshard(): void {
+    this.useSharded();
+    if (this.memory === null || this.shardedState !== 'UNSHARDED') return;
+    this.memory.free(true);
+    this.shardedState = 'SHARDED';
+  }
+
+  /** As {@link reshard}, but a smaller group keeps the parameters for backward, if it shall. */
+  private reshardAfterForward(): void {
+    if (this.memory !== null && this.keepsRows()) {
+      this.useSharded();
+      this.memory.free(false);
+      this.shardedState = 'SHARDED_POST_FORWARD';
+    } else {
+      this.reshard();
+    }
+  }
+
+  /** Modules hold the parameters that optimizers have. @internal */
+  useSharded(): void {
+    for (const parameter of this.parameters) parameter.set(parameter.parameter);
+  }
+
+  /** Modules hold whole parameters without history, to be read or written. @internal */
+  useWhole(): void {
+    const { memory, parameters } = this;
+    if (memory === null) return;
+    for (const [i, whole] of memory.wholeParameters().entries()) {
+      const each = parameters[i] as ShardedParameter;
+      each.set(new nn.Parameter(whole, each.parameter.requiresGrad));
+    }
+  }
+
+  /** Modules hold the whole parameters of the last forward. @internal */
+  useWholeOfForward(): void {
+    for (const [i, each] of this.parameters.entries()) each.set(this.whole[i] as Tensor);
+  }
+
+  /** The whole parameters as new tensors without history. @internal */
+  wholeParameters(): Tensor[] {
+    return (this.memory as GroupMemory).wholeParameters();
+  }
+
+  /** @internal */
+  preForward(): void {
+    this.trainingState = TrainingState.FORWARD;
+    if (this.memory === null) return;
+    this.unshard();
+    this.waitForUnshard();
+    this.whole = Unshard.apply(this, ...this.parameters.map(({ parameter }) => parameter));
+    this.useWholeOfForward();
+  }
+
+  /** @internal */
+  postForward(comm: CommContext): void {
+    // Without a backward pass nothing would free them before the optimizer changes the shards.
+    if (this.reshardsAfterForward || !isGradEnabled()) this.reshardAfterForward();
+    else this.useSharded();
+    if (isGradEnabled()) comm.forwardEnded(this);
+    this.trainingState = TrainingState.IDLE;
+  }
+
+  /** @internal */
+  preBackward(): void {
+    this.trainingState = TrainingState.PRE_BACKWARD;
+    this.unshard();
+    this.waitForUnshard();
+  }
+
+  /** Reduces the gradients of the whole parameters; see {@link Unshard}. @internal */
+  postBackward(grads: Gradients): (Tensor | null)[] {
+    this.trainingState = TrainingState.POST_BACKWARD;
+    const reduction = this.reduction as GradientReduction;
+    let results: (Tensor | null)[] = grads.map(() => null);
+    if (this.reducesGradients)
+      results = reduction.run(grads, this.comm as CommContext, this.allReducesGradients);
+    else reduction.accumulate(grads);
+    this.afterBackward();
+    return results;
+  }
+
+  /** @internal */
+  afterBackward(): void {
+    if (this.reshardsAfterBackward) this.reshard();
+    else this.useSharded();
+    this.trainingState = TrainingState.IDLE;
+  }
+
+  /** Frees what backward left: a module without gradients, or a gather that was not needed. @internal */
+  endBackward(): void {
+    this.dropGather();
+    if (this.trainingState !== TrainingState.IDLE) this.afterBackward();
+  }
+
+  private dropGather(): void {
+    if (this.isGathering) this.memory?.abandonGather(this.comm as CommContext);
+    this.isGathering = false;
+  }
+
+  /**
+   * Reduces what has accumulated without a gradient of the last backward. Its result goes to the
+   * gradients of the parameters. @internal
+   */
+  reduceAccumulated(): void {
+    const { reduction } = this;
+    if (reduction === null || !this.reducesGradients || !reduction.hasAccumulated) return;
+    const grads = this.postBackward(this.parameters.map(() => null));
+    for (const [i, grad] of grads.entries()) {
+      const { parameter } = this.parameters[i] as ShardedParameter;
+      if (grad !== null) parameter.grad = parameter.grad === null ? grad : parameter.grad.add(grad);
+    }
+  }
+
+  /** Brings the group back to its state between steps, after an error anywhere. @internal */
+  reset(): void {
+    this.dropGather();
+    this.reshard();
+    this.memory?.free(true);
+    this.shardedState = 'SHARDED';
+    this.trainingState = TrainingState.IDLE;
+    this.whole = [];
+    this.orderIndex = -1;
+  }
+
+  toString(): string {
+    return `FSDPParamGroup(${this.path || 'root'}, ${this.module.constructor.name})`;
+  }
+}

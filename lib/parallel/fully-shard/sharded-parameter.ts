@@ -1,0 +1,197 @@
+/** One parameter of a group: where it is used, how it is divided, and its forms. */
+
+import type { DeviceMesh } from '../../distributed/index.js';
+import { DTensor, type Placement, type ShardOrder } from '../../dtensor/index.js';
+import { type nn, noGrad, type Shape, ShardingError, type Tensor } from '../../index.js';
+import { rowsOf, rowsPerRank } from '../common/chunks.js';
+import type { ShardMesh } from './shard-mesh.js';
+
+/** A property of a module that holds the parameter. */
+export interface Slot {
+  readonly module: nn.AnyModule;
+  readonly name: string;
+}
+
+const numelOf = (shape: Shape): number => shape.reduce((product, size) => product * size, 1);
+
+function rowMajor(shape: Shape): number[] {
+  const strides = new Array<number>(shape.length);
+  let next = 1;
+  for (let dim = shape.length - 1; dim >= 0; dim--) {
+    strides[dim] = next;
+    next *= shape[dim] as number;
+  }
+  return strides;
+}
+
+/** Placements of a parameter on the mesh of tensor parallelism. */
+interface TensorParallel {
+  readonly mesh: DeviceMesh;
+  readonly placements: readonly Placement[];
+}
+
+/** The whole parameter as a distributed tensor. */
+interface ShardedSpec {
+  readonly mesh: DeviceMesh;
+  readonly placements: readonly Placement[];
+  readonly shape: Shape;
+  readonly shardOrder: ShardOrder;
+}
+
+/**
+ * A parameter whose shard is a part of its group's flat shard. Rows are padded to equal chunks
+ * there, so that one collective moves all parameters of the group.
+ */
+export class ShardedParameter {
+  /** The parameter that optimizers hold: a distributed tensor over the shard. */
+  readonly parameter: nn.Parameter;
+  readonly slots: readonly Slot[];
+  /** The dotted path from the root, known after the first forward of the root. */
+  path: string;
+  /** The dim that is sharded. */
+  readonly dim: number;
+  /** The shape of the tensor that is sharded: with tensor parallelism that of the local shard. */
+  readonly shape: Shape;
+  /** The shape of each rank's padded shard. */
+  readonly paddedShape: Shape;
+  /** Elements of each rank's padded shard. */
+  readonly paddedNumel: number;
+  /** The shape of this rank's shard. */
+  readonly shardShape: Shape;
+  private readonly shards: ShardMesh;
+  private readonly spec: ShardedSpec;
+  private readonly tensorParallel: TensorParallel | null;
+
+  /** @throws ShardingError for a parameter that cannot be sharded in this dim */
+  constructor(path: string, slots: readonly Slot[], dim: number, shards: ShardMesh) {
+    const [slot] = slots as [Slot];
+    this.parameter = (slot.module as unknown as Record<string, nn.Parameter>)[
+      slot.name
+    ] as nn.Parameter;
+    this.path = path;
+    this.slots = slots;
+    this.shards = shards;
+    const { parameter } = this;
+    this.tensorParallel =
+      parameter instanceof DTensor
+        ? { mesh: parameter.deviceMesh, placements: parameter.placements }
+        : null;
+    this.shape = noGrad(() => localOf(parameter)).shape;
+    this.dim = this.checkedDim(dim);
+    const rows = this.shape[this.dim] as number;
+    const withRows = (count: number): Shape =>
+      this.shape.map((size, i) => (i === this.dim ? count : size));
+    this.paddedShape = withRows(rowsPerRank(rows, shards.ranks));
+    this.paddedNumel = numelOf(this.paddedShape);
+    this.shardShape = withRows(rowsOf(rows, shards.ranks, shards.rank).size);
+    this.spec = this.shardedSpec();
+  }
+
+  private checkedDim(dim: number): number {
+    const { shape, path, shards } = this;
+    if (shape.length === 0)
+      throw new ShardingError(
+        `fullyShard: expected parameters of at least one dim, got "${path}" without dims. Make ` +
+          'it a tensor of one element: nn.Parameter(t.reshape([1])).',
+        { op: 'fullyShard', parameter: path },
+      );
+    const wrapped = dim < 0 ? dim + shape.length : dim;
+    if (wrapped < 0 || wrapped >= shape.length)
+      throw new ShardingError(
+        `fullyShard: shardPlacementFn returned Shard(${dim}) for "${path}" of shape ` +
+          `[${shape.join(', ')}]`,
+        { op: 'fullyShard', parameter: path, dim },
+      );
+    if (wrapped !== 0 && (shape[wrapped] as number) % shards.ranks !== 0)
+      throw new ShardingError(
+        `fullyShard: expected dim ${wrapped} of "${path}", of shape [${shape.join(', ')}], to be ` +
+          `a multiple of the ${shards.ranks} ranks; only dim 0 may be uneven`,
+        { op: 'fullyShard', parameter: path, dim: wrapped, ranks: shards.ranks },
+      );
+    return wrapped;
+  }
+
+  private shardedSpec(): ShardedSpec {
+    const own = this.shards.placements(this.dim);
+    const { tensorParallel, parameter, shards } = this;
+    if (tensorParallel === null)
+      return { mesh: shards.mesh, placements: own, shape: this.shape, shardOrder: [] };
+    const mesh = meshOfBoth(this.path, shards.mesh, tensorParallel.mesh);
+    const placements = [...own, ...tensorParallel.placements];
+    // Tensor parallelism sharded first, so its mesh dims are the outer ones of a common tensor dim.
+    const inner = own.length - 1;
+    const outer = tensorParallel.placements.flatMap((placement, i) =>
+      placement.isShard(this.dim) ? [own.length + i] : [],
+    );
+    const shardOrder: number[][] = [];
+    if (outer.length > 0) {
+      for (let dim = 0; dim < this.shape.length; dim++)
+        shardOrder.push(placements.flatMap((p, i) => (p.isShard(dim) ? [i] : [])));
+      shardOrder[this.dim] = [...outer, inner];
+    }
+    return { mesh, placements, shape: parameter.shape, shardOrder };
+  }
+
+  /** A distributed tensor over a part of a flat shard or of a flat gradient. */
+  distributed(flat: Tensor, offset: number): Tensor {
+    const { mesh, placements, shape, shardOrder } = this.spec;
+    const local = flat.asStrided(this.shardShape, rowMajor(this.shardShape), offset);
+    return DTensor.fromLocal(local, mesh, placements, {
+      shape,
+      stride: rowMajor(shape),
+      shardOrder,
+    });
+  }
+
+  /** The memory of this rank's shard, without history. */
+  shard(): Tensor {
+    return noGrad(() => localOf(this.parameter).detach());
+  }
+
+  /** This rank's rows of a whole parameter. */
+  takeShard(whole: Tensor): Tensor {
+    const { ranks, rank } = this.shards;
+    const { offset, size } = rowsOf(this.shape[this.dim] as number, ranks, rank);
+    return whole.narrow(this.dim, offset, size);
+  }
+
+  /** The whole parameter in a flat buffer, as modules use it. */
+  unsharded(flat: Tensor, offset: number): Tensor {
+    const whole = flat.asStrided(this.shape, rowMajor(this.shape), offset);
+    if (this.tensorParallel === null) return whole;
+    const { mesh, placements } = this.tensorParallel;
+    const { shape } = this.parameter;
+    return DTensor.fromLocal(whole, mesh, placements, { shape, stride: rowMajor(shape) });
+  }
+
+  /** The local part of a gradient of the unsharded parameter, in the parameter's placements. */
+  localGradient(grad: Tensor): Tensor {
+    if (this.tensorParallel === null || !(grad instanceof DTensor)) return grad;
+    const { mesh, placements } = this.tensorParallel;
+    return grad.redistribute(mesh, placements).toLocal();
+  }
+
+  /** Puts a tensor in every module that uses the parameter. */
+  set(tensor: Tensor): void {
+    for (const { module, name } of this.slots)
+      (module as unknown as Record<string, Tensor>)[name] = tensor;
+  }
+}
+
+/** The tensor in the memory of this rank. */
+export function localOf(t: Tensor): Tensor {
+  return t instanceof DTensor ? t.toLocal() : t;
+}
+
+/** The mesh of both kinds of parallelism, of which the two given ones are slices. */
+function meshOfBoth(path: string, data: DeviceMesh, tensor: DeviceMesh): DeviceMesh {
+  const [first, second] = [data.meshDimNames, tensor.meshDimNames];
+  if (data.root !== tensor.root || first === null || second === null)
+    throw new ShardingError(
+      `fullyShard: expected the mesh ${data} and the mesh ${tensor} of "${path}" to be slices of ` +
+        "one mesh with names. Make it with initDeviceMesh('cpu', [2, 2], { meshDimNames: " +
+        "['dp', 'tp'] }), and pass mesh.get('tp') to parallelizeModule and mesh.get('dp') here.",
+      { op: 'fullyShard', parameter: path },
+    );
+  return data.root.get([...first, ...second]);
+}
