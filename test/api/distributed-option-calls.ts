@@ -133,6 +133,9 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
       dist.distributeModule(linear(), mesh, o)(dist.distributeTensor(x(), mesh)),
     'distributed.parallelizeModule': (o) =>
       dist.parallelizeModule(linear(), mesh, dist.ColwiseParallel(), o),
+    'distributed.fullyShard': (o) => dist.fullyShard(linear(), o),
+    'new distributed.MixedPrecisionPolicy': (o) => new dist.MixedPrecisionPolicy(o),
+    'new distributed.CPUOffloadPolicy': (o) => new dist.CPUOffloadPolicy(o),
     'distributed.PrepareModuleInput': (o) => dist.PrepareModuleInput(withInputs(o)),
     'distributed.PrepareModuleOutput': (o) =>
       dist.PrepareModuleOutput(layouts(o, ...outputs) as never),
@@ -148,6 +151,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     scatterObjectInputList: rank === 0 ? [1, 2] : undefined, inputLayouts: Replicate(), outputLayouts: Replicate(), useLocalOutput: true, useLocalInput: true, path: 'layer', sequenceDim: 1,
     'distributed.RowwiseParallel': { inputLayouts: Shard(-1) }, 'distributed.SequenceParallel': { useLocalOutput: true }, desiredInputLayouts: Replicate(), desiredOutputLayouts: Replicate(),
     inputKwargLayouts: { mask: Shard(0) }, desiredInputKwargLayouts: { mask: Replicate() }, partitionFn: () => {}, inputFn: () => {}, outputFn: (_: unknown, output: unknown) => output,
+    reshardAfterForward: 2, mpPolicy: new dist.MixedPrecisionPolicy(), offloadPolicy: new dist.CPUOffloadPolicy(), shardPlacementFn: () => Shard(0), paramDtype: 'bfloat16', reduceDtype: 'float32',
+    outputDtype: 'float32', castForwardInputs: false, pinMemory: false,
   }; // biome-ignore format: a table
   return { calls, values };
 }

@@ -34,7 +34,8 @@ const distributed = list(`
   send recv isend irecv batchIsendIrecv P2POp barrier
   DeviceMesh initDeviceMesh getCurrentMesh DTensor DTensorSpec TensorMeta distributeTensor Shard Replicate Partial explicitRedistribution CommDebugMode visualizeSharding
   parallelizeModule distributeModule ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput
-  PrepareModuleInputOutput ParallelStyle lossParallel`);
+  PrepareModuleInputOutput ParallelStyle lossParallel
+  fullyShard MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy FSDPParamGroup`);
 const switches = list(
   `noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`,
 );

@@ -8,15 +8,22 @@ import {
   worldGroup,
 } from '../../distributed/index.js';
 import { type Placement, Replicate, Shard } from '../../dtensor/index.js';
-import { type nn, ShardingError } from '../../index.js';
+import { cuda, type nn, ShardingError } from '../../index.js';
 
 /** The mesh of all ranks, by the world and the type of device: meshes make groups. */
 const worldMeshes = new WeakMap<ProcessGroup, Map<string, DeviceMesh>>();
 
+/** Parameters on the device meta get memory on a GPU, if there is one. */
+function deviceType(parameter: nn.Parameter | undefined): 'cpu' | 'cuda' {
+  const type = parameter?.device.type ?? 'cpu';
+  if (type !== 'meta') return type;
+  return cuda.isAvailable() ? 'cuda' : 'cpu';
+}
+
 /** A mesh of all ranks for the devices of a module's parameters. */
 export function worldMesh(module: nn.AnyModule): DeviceMesh {
   const [parameter] = module.parameters();
-  const type = parameter?.device.type ?? 'cpu';
+  const type = deviceType(parameter);
   const world = worldGroup();
   const meshes = worldMeshes.get(world) ?? new Map<string, DeviceMesh>();
   worldMeshes.set(world, meshes);

@@ -1,7 +1,7 @@
 /** A sharded model trains as one device does, whatever the number of ranks. */
 import assert from 'node:assert/strict';
 import { fullyShard } from '../../../lib/distributed.js';
-import { manualSeed, nn, optim, randn, type Tensor } from '../../../lib/index.js';
+import { float64, manualSeed, nn, optim, randn, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
 
 class Net extends nn.Module {
@@ -27,12 +27,12 @@ const STEPS = 10;
 /** Losses and parameters of the whole batch on one device. */
 function oneDevice(batch: number): { losses: number[]; parameters: Map<string, number[]> } {
   manualSeed(0);
-  const model = new Model();
+  const model = new Model().double();
   const adam = new optim.AdamW(model.parameters(), { lr: 0.01 });
   const losses: number[] = [];
   for (let step = 0; step < STEPS; step++) {
     manualSeed(step + 1);
-    const x = randn([batch, 6]);
+    const x = randn([batch, 6], { dtype: float64 });
     const loss = model(x).square().mean();
     loss.backward();
     adam.step();
@@ -53,7 +53,7 @@ function assertClose(actual: readonly number[], expected: readonly number[], wha
   actual.forEach((value, i) => {
     const wanted = expected[i] as number;
     assert.ok(
-      Math.abs(value - wanted) <= 1e-5 + 1e-4 * Math.abs(wanted),
+      Math.abs(value - wanted) <= 1e-9 + 1e-9 * Math.abs(wanted),
       `${what}[${i}]: ${value}, expected ${wanted}`,
     );
   });
@@ -67,14 +67,18 @@ describe('fullyShard', () => {
         const batch = 12;
         const expected = oneDevice(batch);
         manualSeed(0);
-        const model = new Model();
+        const model = new Model().double();
         fullyShard(model.first);
         fullyShard(model.third);
         fullyShard(model);
         const adam = new optim.AdamW(model.parameters(), { lr: 0.01 });
         for (let step = 0; step < STEPS; step++) {
           manualSeed(step + 1);
-          const x = randn([batch, 6]).narrow(0, (rank * batch) / ranks, batch / ranks);
+          const x = randn([batch, 6], { dtype: float64 }).narrow(
+            0,
+            (rank * batch) / ranks,
+            batch / ranks,
+          );
           const loss = model(x).square().mean();
           loss.backward();
           adam.step();
