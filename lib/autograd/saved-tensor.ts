@@ -110,6 +110,7 @@ export class SavedTensor {
       storage === null ||
       t.disposed ||
       t.storage !== storage ||
+      storage.owner !== null ||
       t._version !== this.version
     )
       return null;

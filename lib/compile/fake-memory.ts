@@ -84,6 +84,7 @@ class FakeStorage extends Storage {
     return (
       this.handle !== 0 &&
       (this.retains > 0 ||
+        this.owner !== null ||
         (this.role !== null && this.role !== 'activation' && this.role !== 'gradient'))
     );
   }

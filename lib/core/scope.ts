@@ -1,8 +1,17 @@
 /** Scopes free the tensors that were created inside and not returned, at a known time. */
 import { ArgumentError } from './errors.js';
-import { checkSynchronous, unexpected } from './options.js';
+import { layers } from './hooks.js';
+import { checkFunction, checkSynchronous, unexpected } from './options.js';
 import { isPlain } from './plain-object.js';
-import { closeScope, currentScope, type KeptStorages, openScope, setScope } from './scope-stack.js';
+import {
+  closeScope,
+  currentScope,
+  type KeptStorages,
+  openScope,
+  type Scope,
+  setScope,
+} from './scope-stack.js';
+import { FAKE_HANDLE } from './storage.js';
 import { Tensor } from './tensor.js';
 
 /**
@@ -74,6 +83,52 @@ export function scope<T>(fn?: () => T): T | OpenScope {
     while (currentScope !== opened && currentScope !== null) closeScope(currentScope, null);
     closeScope(opened, kept);
   }
+}
+
+/**
+ * Runs `fn` and makes each tensor that it returns the only owner of its memory. `dispose()` of that
+ * tensor frees it, views or not, and `untypedStorage().resize_(0)` frees it until a later `resize_`.
+ * No scope, garbage collection or view does. What else `fn` created is freed as in a scope. For
+ * buffers that are freed and filled again and again.
+ *
+ * A tensor that is dropped without `dispose()` is a leak. Where several returned tensors show the
+ * same memory, the first owns it.
+ *
+ * @throws ArgumentError if `fn` returns a promise, no tensor, or a tensor that it did not create.
+ * @example
+ * const buffer = memory.owned(() => empty([1024]));
+ */
+export function owned<T>(fn: () => T): T {
+  checkFunction('memory.owned', 'fn', fn);
+  layers.backend.capture?.unsupported('memory.owned() was called');
+  const opened = openScope();
+  const closeInner = (): void => {
+    while (currentScope !== opened && currentScope !== null) closeScope(currentScope, null);
+  };
+  try {
+    const result = fn();
+    checkSynchronous('memory.owned', result, 'await outside of it');
+    closeInner();
+    giveToReturned(result, opened);
+    return result;
+  } finally {
+    closeInner();
+    closeScope(opened, null);
+  }
+}
+
+function giveToReturned(result: unknown, opened: Scope): void {
+  const returned: KeptStorages = new Map();
+  findStorages(result, returned);
+  if (returned.size === 0)
+    throw unexpected('memory.owned', 'what fn returns', 'a tensor, or some in arrays', result);
+  for (const storage of returned.keys())
+    if (storage.scope !== opened && storage.handle !== FAKE_HANDLE)
+      throw new ArgumentError(
+        'memory.owned: expected fn to return tensors that it created, got one whose memory was there before, or was passed to keep(). Create it inside, as in memory.owned(() => empty([n])).',
+        { op: 'memory.owned' },
+      );
+  for (const [storage, [first]] of returned) storage.giveTo(first as object);
 }
 
 /**

@@ -33,7 +33,7 @@ export function swapData(target: Tensor, source: Tensor): void {
   next.retains += target.retains;
   before.refs -= target.retains;
   before.retains -= target.retains;
-  before.unref('another storage took its place');
+  before.unref(target, 'another storage took its place');
 }
 
 /**

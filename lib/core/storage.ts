@@ -40,6 +40,8 @@ export class Storage {
   retains = 0;
   /** @internal those of the retains that are tensors saved for backward */
   saves = 0;
+  /** @internal the tensor that alone frees the memory, see `memory.owned`; null if any may */
+  owner: object | null = null;
   /** @internal the object whose garbage collection frees the memory */
   token: object | null = null;
   /** @internal the open scope that will free it */
@@ -115,13 +117,13 @@ export class Storage {
   release(): void {
     this.retains--;
     this.refs--;
-    if (this.refs === 0) this.free('its last owner let it go');
+    if (this.refs === 0 && this.owner === null) this.free('its last owner let it go');
   }
 
   /** @internal removes a tensor as an owner, unless its scope ended */
-  unref(reason: string): void {
+  unref(tensor: object, reason: string): void {
     if (this.refs > this.retains) this.refs--;
-    if (this.refs === 0) this.free(reason);
+    if (this.owner === null ? this.refs === 0 : this.owner === tensor) this.free(reason);
   }
 
   /** @internal */
@@ -141,7 +143,14 @@ export class Storage {
   /** @internal gives a storage that leaves all scopes to the garbage collector */
   escape(): void {
     this.scope = null;
-    if (this.token === null && this.handle > 0) this.token = hooks.memory.makeToken(this.handle);
+    if (this.token === null && this.owner === null && this.handle > 0)
+      this.token = hooks.memory.makeToken(this.handle);
+  }
+
+  /** @internal takes a storage out of its scope and of all counts: `owner` alone frees it */
+  giveTo(owner: object): void {
+    this.scope = null;
+    this.owner = owner;
   }
 
   /** @internal marks that user code sees a gradient on it, or has passed one */

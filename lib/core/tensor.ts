@@ -298,12 +298,20 @@ export class Tensor {
     return this;
   }
 
-  /** Frees the memory now, unless other tensors view it. A second call does nothing. */
+  /**
+   * Frees the memory now, unless other tensors view it; that of `memory.owned` always. A second
+   * call does nothing.
+   */
   dispose(): void {
     if (this.disposed || this.storage === null) return;
     this.disposed = true;
     if (this.storage.handle === 0) return;
-    this.storage.unref('dispose() was called on its last tensor');
+    this.storage.unref(
+      this,
+      this.storage.owner === null
+        ? 'dispose() was called on its last tensor'
+        : 'dispose() was called on the tensor that owns it',
+    );
     // Other tensors still own it. A disposed tensor that stays reachable must not keep it alive.
     if (this.storage.handle !== 0 && this.retains === 0) this.storage = disposedStorage;
   }

@@ -110,7 +110,7 @@ const autograd = list(`
 const cuda = list(`
   memoryAllocated memoryReserved maxMemoryAllocated memorySnapshot emptyCache synchronize Stream Event stream isAvailable deviceCount`);
 
-const memory = list('stats snapshot recordHistory resetPeak emptyCache collect');
+const memory = list('stats snapshot recordHistory resetPeak emptyCache collect owned');
 
 type Named = Readonly<Record<string, unknown>>;
 
