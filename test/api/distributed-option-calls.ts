@@ -196,7 +196,7 @@ export function callsOfProcess(): { calls: Calls; values: Values; end: () => voi
   };
   const values: Values = {
     store: new dist.HashStore(), rank: 0, worldSize: 1, timeoutMs: 5000, deviceId: 0, initMethod: pathToFileURL(path.join(folder, 'meeting')).href, mode: 'local', backend: 'shm', args: ['--fast'],
-    env: { SHARD: '1' }, prefixOutput: false, seed: 3, faults: [{ rank: 0, at: 0, kind: 'delay', ms: 1 }], isServer: true, waitForWorkers: false, secret: 'hidden', device: 'cpu', metadata: { step: '1' },
+    env: { SHARD: '1' }, prefixOutput: false, seed: 3, faults: [{ rank: 0, at: 0, kind: 'delay', ms: 1 }], isServer: true, waitForWorkers: false, secret: 'hidden', device: 'cpu', metadata: { step: '1' }, ranges: [],
     chunkBytes: 4096,
   }; // biome-ignore format: a table
   return { calls, values, end: () => rmSync(folder, { recursive: true, force: true }) };
