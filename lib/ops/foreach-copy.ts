@@ -72,6 +72,9 @@ const overlapsItself = (t: Tensor): boolean =>
 
 const splitParams = { ...countParams, dim: param.value<number>() };
 
+/** A kernel takes rows one by one: more are faster as copies of whole views. */
+const MOST_ROWS = 4096;
+
 /** The first input is read, the others are written. */
 const splitWithSizesCopyOp: Op<ParamsOf<typeof splitParams>> = defineOp({
   name: 'splitWithSizesCopy',
@@ -100,7 +103,7 @@ export interface SplitWithSizesCopyOptions {
 
 /**
  * Parts of the sizes listed along a dim, as {@link split} has them, but copied: into new tensors, or
- * into those of `out`, all in one command where they are contiguous. It unpacks what an all-gather
+ * into those of `out`, all in one command where they are contiguous and there are at most 4096 rows. It unpacks what an all-gather
  * of flat buffers has given: `[ranks, numel]` with `dim` 1 into the rows of each parameter. Shapes:
  * as of {@link split}, which those of `out` must equal. Dtypes: any; `out` may have others. Gradient:
  * yes, without `out`.
@@ -136,7 +139,8 @@ export const splitWithSizesCopy = defineFunction(
     const isFast = [input, ...out].every(
       (t) => t.sharding === null && t.device === input.device && t.isContiguous(),
     );
-    if (isFast && !out.some((t) => t.storage === input.storage))
+    const hasFewRows = numelOf(input.shape.slice(0, at)) <= MOST_ROWS;
+    if (isFast && hasFewRows && !out.some((t) => t.storage === input.storage))
       dispatch(splitWithSizesCopyOp, [input, ...out], { count: out.length, dim: at });
     else foreachCopy_(out, split(input, splitSizes, { dim: at }));
     return out;

@@ -172,6 +172,14 @@ describe('splitWithSizesCopy', () => {
     assert.deepEqual(both.tolist(), [0, 1, 0, 1]);
   });
 
+  it('accepts many rows', () => {
+    const input = counting([5000, 3], float32);
+    const out = [zeros([5000, 1], { dtype: bfloat16 }), zeros([5000, 2])];
+    splitWithSizesCopy(input, [1, 2], { dim: 1, out });
+    same(out[0] as Tensor, input.narrow(1, 0, 1).to(bfloat16));
+    same(out[1] as Tensor, input.narrow(1, 1, 2));
+  });
+
   it('gives new tensors without out, which have gradients', () => {
     const x = randn([5], { requiresGrad: true });
     const [a, b] = splitWithSizesCopy(x, [2, 3]) as [Tensor, Tensor];

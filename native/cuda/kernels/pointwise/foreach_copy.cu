@@ -215,25 +215,30 @@ RowsKernel kernel_for(DType from, DType to) {
   return from == DType::Float64 ? convert_rows_any<double> : convert_rows_any<float>;
 }
 
+int64_t chunks_per_row(const RowsCopy& copy) {
+  return copy.x->dtype == copy.y->dtype
+             ? ceil_div(copy.length * item_size(copy.y->dtype), kByteChunk)
+             : ceil_div(copy.length, kElementChunk);
+}
+
 // Collects the copies of one pair of dtypes and launches full tables.
 class Launcher {
  public:
   Launcher(const KernelCall& call, DType from, DType to)
       : stream_(stream_of(call)),
         kernel_(kernel_for(from, to)),
-        unit_(from == to ? item_size(from) : 1),
-        chunk_(from == to ? kByteChunk : kElementChunk) {
+        unit_(from == to ? item_size(from) : 1) {
     table_.x_dtype = from;
     table_.y_dtype = to;
   }
 
   void add(const RowsCopy& copy) {
-    const int64_t length = copy.length * unit_, per_row = ceil_div(length, chunk_);
+    const int64_t per_row = chunks_per_row(copy);
     if (table_.count == kMaxCopies || table_.chunks + per_row * copy.rows > kMax32) flush();
     Entry& entry = table_.entries[table_.count++];
     entry.x = static_cast<const char*>(copy.x->data) + copy.x_offset * item_size(copy.x->dtype);
     entry.y = static_cast<char*>(copy.y->data) + copy.y_offset * item_size(copy.y->dtype);
-    entry.length = length;
+    entry.length = copy.length * unit_;
     entry.x_stride = copy.x_stride * unit_;
     entry.y_stride = copy.y_stride * unit_;
     entry.group_size = copy.group_size == INT64_MAX ? INT64_MAX : copy.group_size * unit_;
@@ -252,12 +257,16 @@ class Launcher {
  private:
   const Stream& stream_;
   RowsKernel kernel_;
-  int64_t unit_, chunk_;
+  int64_t unit_;
   Table table_;
 };
 
 // Launches the copies, those of one pair of dtypes together.
 Status launch_all(const KernelCall& call, const std::vector<RowsCopy>& copies) {
+  for (const RowsCopy& copy : copies)
+    if (copy.rows > kMax32 / chunks_per_row(copy))
+      return fail(call.error, Code::Unsupported, "%lld rows are too many for one launch",
+                  static_cast<long long>(copy.rows));
   std::vector<bool> done(copies.size());
   for (size_t first = 0; first < copies.size(); first++) {
     if (done[first]) continue;
