@@ -58,6 +58,7 @@ export function dtensorLayer(
   const { spec, local } = shard;
   if (belongsToOtherRank(local.device.runtime))
     throw otherRankError(op.name, `the distributed tensor ${spec}`, local.device.runtime);
+  checkAlive(op, inputs, into);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
   if (op.traits.includes('collective')) throw collectiveError(op);
   const follows = op.sharding?.follows;
@@ -67,6 +68,18 @@ export function dtensorLayer(
   } catch (error) {
     throw nameCaller(error);
   }
+}
+
+/**
+ * A disposed tensor must not be read through its local shard, whose memory other tensors may keep.
+ * @throws FreedError
+ */
+function checkAlive(op: AnyOp, inputs: readonly Tensor[], into: Tensor | null): void {
+  for (let i = 0; i < inputs.length; i++) {
+    const t = inputs[i] as Tensor;
+    if (t.disposed) t.liveStorage(op.name);
+  }
+  if (into?.disposed) into.liveStorage(op.name);
 }
 
 function runSharded(
