@@ -210,7 +210,7 @@ export function nextDraw(
   generator: Generator | undefined,
   ...beside: readonly (Tensor | null)[]
 ): DrawParams {
-  if (beside.some((t) => t?.device.type === 'meta')) return NO_DRAW;
+  for (const t of beside) if (t?.device.type === 'meta') return NO_DRAW;
   const source = generator ?? currentGenerator();
   const place = drawPlaceOf(...beside) ?? together;
   return place === null ? source.next() : source.nextTogether(place);

@@ -224,6 +224,7 @@ export const orthogonal_ = defineFunction(
         `nn.init.orthogonal_: expected at least 2 dims, got shape ${formatShape(t.shape)}`,
         { shape: t.shape },
       );
+    if (t.isMeta) return t;
     return noGrad(() => {
       const rows = t.size(0);
       const columns = rows === 0 ? 0 : t.numel() / rows;

@@ -1,4 +1,5 @@
 /** The encoder and decoder layers of a transformer, and the checks of their masks. */
+import { withDevice } from '../core/device.js';
 import { checkFlag, checkOneOf, checkSizesOf } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -97,10 +98,14 @@ export function settingsOf(
   };
 }
 
-/** Gives a module the values, dtypes, devices, placements and training mode of another. */
-function withStateOf<M extends AnyModule>(module: M, other: M): M {
+/** A new module with the values, dtypes, devices, placements and training mode of another. */
+function copyOf<M extends AnyModule>(other: M, make: () => M): M {
+  // Of layers on meta, the copy takes no memory either.
+  const isMeta = [...other.parameters()].some((p) => p.isMeta);
+  const module = isMeta ? withDevice('meta', make) : make();
   for (const dtype of new Set([...other.parameters()].map((p) => p.dtype))) module.to(dtype);
-  for (const device of new Set([...other.parameters()].map((p) => p.device))) module.to(device);
+  for (const device of new Set([...other.parameters()].map((p) => p.device)))
+    if ([...module.parameters()].some((p) => p.device !== device)) module.toEmpty(device);
   const own = new Map(module.namedParameters());
   for (const [name, p] of other.namedParameters())
     if (p.sharding !== null) (own.get(name) as Tensor).data = p.detach().clone();
@@ -170,7 +175,7 @@ export class TransformerEncoderLayer extends Module<ArgumentsOf<typeof encoderLa
 
   /** A deep copy of the layer, as PyTorch's `copy.deepcopy` makes it. */
   copy(): TransformerEncoderLayer {
-    return withStateOf(new TransformerEncoderLayer(...this.constructorArguments), this);
+    return copyOf(this, () => new TransformerEncoderLayer(...this.constructorArguments));
   }
 
   forward(...args: ArgumentsOf<typeof encoderLayerCall>): Tensor {
@@ -310,7 +315,7 @@ export class TransformerDecoderLayer extends Module<ArgumentsOf<typeof decoderLa
 
   /** A deep copy of the layer, as PyTorch's `copy.deepcopy` makes it. */
   copy(): TransformerDecoderLayer {
-    return withStateOf(new TransformerDecoderLayer(...this.constructorArguments), this);
+    return copyOf(this, () => new TransformerDecoderLayer(...this.constructorArguments));
   }
 
   forward(...args: ArgumentsOf<typeof decoderLayerCall>): Tensor {

@@ -1,5 +1,7 @@
 /** Modules on the device `meta`: made without memory, then given memory and values. */
 import assert from 'node:assert/strict';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import {
   CheckpointError,
   DeviceError,
@@ -8,6 +10,7 @@ import {
   memory,
   nn,
   ones,
+  saveSafetensors,
   type Tensor,
   withDevice,
   zeros,
@@ -157,6 +160,29 @@ describe('a module on meta', () => {
       /the checkpoint is on meta/,
     );
   });
+
+  it('is copied on meta, and after toEmpty where it is then', () => {
+    for (const layer of [
+      new nn.TransformerEncoderLayer(4, 2, { device: 'meta' }),
+      withDevice('meta', () => new nn.TransformerEncoderLayer(4, 2)),
+    ]) {
+      const drawn = getRngState();
+      assert.ok([...layer.copy().parameters()].every((p) => p.isMeta));
+      assert.deepEqual(getRngState(), drawn);
+      layer.toEmpty('cpu');
+      for (const p of layer.parameters()) nn.init.constant_(p, 2);
+      for (const p of layer.copy().parameters()) assert.deepEqual(p.unique().tolist(), [2]);
+    }
+  });
+
+  it('is refused by saveSafetensors', () =>
+    assert.rejects(
+      saveSafetensors(
+        path.join(tmpdir(), 'meta.safetensors'),
+        new nn.Linear(2, 2, { device: 'meta' }).stateDict(),
+      ),
+      DeviceError,
+    ));
 
   it('of billions of parameters takes no memory and draws nothing', () => {
     memory.collect();
