@@ -125,9 +125,10 @@ export function lowerBatch(
   const size = numelOf(batch);
   const [m, k, n] = [last(out.shape, 2), last(a.shape, 1), last(out.shape, 1)];
   const strided = (t: Tensor, rows: number, columns: number): number[] => {
-    const strides = broadcastStrides(t.shape, t.strides, [...batch, rows, columns]);
+    const shape = [...batch, rows, columns];
+    const strides = broadcastStrides(t.shape, t.strides, shape);
     return [
-      required('matmul', strideOfRows(batch, strides, batch.length), strides),
+      required('matmul', strideOfRows(shape, strides, batch.length), strides),
       strides[strides.length - 2] as number,
       strides[strides.length - 1] as number,
     ];

@@ -41,4 +41,11 @@ describe('products without elements', () => {
       .backward();
     assert.deepEqual(x.grad?.shape, [2, 3, 0]);
   });
+
+  it('have any strides', () => {
+    const rows = zeros([0, 3, 3, 2]).permute([2, 1, 0, 3]); // [3, 3, 0, 2] with batch strides 2 and 6
+    assert.deepEqual(rows.matmul(zeros([3, 3, 2, 4])).shape, [3, 3, 0, 4]);
+    assert.deepEqual(rows.matmul(zeros([2, 4])).shape, [3, 3, 0, 4]);
+    assert.deepEqual(rows.transpose(-2, -1).matmul(rows).tolist(), zeros([3, 3, 2, 2]).tolist());
+  });
 });
