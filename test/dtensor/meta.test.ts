@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
+  allReduce,
   CommDebugMode,
   DTensor,
   distributeTensor,
@@ -9,7 +10,15 @@ import {
   Replicate,
   Shard,
 } from '../../lib/distributed.js';
-import { empty, manualSeed, nn, type Tensor, withDevice } from '../../lib/index.js';
+import {
+  DeviceError,
+  empty,
+  manualSeed,
+  nn,
+  ones,
+  type Tensor,
+  withDevice,
+} from '../../lib/index.js';
 import { reusedRanks } from '../distributed/support/reused-ranks.js';
 
 const onMeta = (shape: readonly number[]): Tensor => empty(shape, { device: 'meta' });
@@ -59,6 +68,18 @@ describe('distributed tensors on meta', () => {
       model.resetParameters();
       const values = await model.weight.fullTensor().read();
       assert.deepEqual(values, await expected.weight.read());
+    }));
+
+  it('cannot be sent: a collective of a tensor on meta is refused, and the group goes on', () =>
+    ranks.run(async () => {
+      assert.throws(
+        () => allReduce(onMeta([3])),
+        (error: Error) =>
+          error instanceof DeviceError && /^allReduce: .* on meta/.test(error.message),
+      );
+      const t = ones([1]);
+      allReduce(t);
+      assert.deepEqual([...(await t.read())], [4]);
     }));
 
   it('compute forward and backward on shapes, and collectives are not run', () =>

@@ -16,6 +16,7 @@ import { formatShape, overlapsItself } from '../../core/shape.js';
 import type { Sharding } from '../../core/sharding.js';
 import { Tensor } from '../../core/tensor.js';
 import { overlaps } from '../../eager/aliasing.js';
+import { noValues } from '../../eager/fake-backend.js';
 import type { ProcessGroup } from './process-group.js';
 import { Work } from './work.js';
 
@@ -85,11 +86,12 @@ export function perform<A extends boolean>(
 
 /**
  * @throws ArgumentError unless it is a tensor, ShardingError for a distributed tensor, DeviceError
- * for a tensor of another rank
+ * for a tensor of another rank, or on `meta`
  */
 export function checkTensor(name: string, what: string, t: Tensor, group: ProcessGroup): void {
   if (!(t instanceof Tensor) || t.storage === null) throw unexpected(name, what, 'a tensor', t);
   if (t.sharding !== null) throw distributedGiven(name, what, t.sharding.spec);
+  if (t.isMeta) throw noValues(name, t);
   if (t.device.runtime === group.runtime) return;
   throw new DeviceError(
     `${name}: expected ${what} to be on a device of ` +
