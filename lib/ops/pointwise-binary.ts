@@ -20,6 +20,7 @@ import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { describe, operand, operands, refuseMore, type TensorLike } from './operand.js';
+import { dispatchInto, type OutOption } from './out.js';
 import { binarySamples } from './samples.js';
 import { where } from './where.js';
 
@@ -174,20 +175,24 @@ function scaled(g: Tensor, factor: number): Tensor {
 
 /**
  * input + alpha * other; for bools, whether one is true. Shapes: both broadcast. Dtypes: promoted.
- * Gradient: both.
+ * Gradient: both; none with `out`, which receives the result and is returned.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a
- * value that is not a tensor, another option than alpha (1 by default), or a fractional alpha where
- * both are integers
+ * @throws ShapeError if shapes do not broadcast, or `out` has another shape; DeviceError for two
+ * devices; DtypeError if `out` has a dtype of a lower category; AutogradError for `out` with a
+ * tensor that requires a gradient, outside noGrad; ArgumentError for a value that is not a tensor,
+ * another option than alpha (1 by default) and out, or a fractional alpha where both are integers
  * @see PyTorch `torch.add`
  */
-export function add(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
+export function add(
+  input: TensorLike,
+  other: TensorLike,
+  options?: { alpha?: number } & OutOption,
+): Tensor {
   const both = operands(input, other, 'add');
-  return dispatchOne(
-    addOp,
-    both,
-    options === undefined ? ALPHA_ONE : alphaOf(options, 'add', both),
-  );
+  if (options === undefined) return dispatchOne(addOp, both, ALPHA_ONE);
+  optionsOf('add', options, 'alpha out');
+  const { out, ...rest } = options;
+  return dispatchInto(addOp, both, alphaOf(rest, 'add', both), out);
 }
 
 /**
@@ -197,13 +202,16 @@ export function add(input: TensorLike, other: TensorLike, options?: { alpha?: nu
  * @throws DtypeError for two bools; ShapeError, DeviceError and ArgumentError as {@link add}
  * @see PyTorch `torch.sub`
  */
-export function sub(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
+export function sub(
+  input: TensorLike,
+  other: TensorLike,
+  options?: { alpha?: number } & OutOption,
+): Tensor {
   const both = operands(input, other, 'sub');
-  return dispatchOne(
-    subOp,
-    both,
-    options === undefined ? ALPHA_ONE : alphaOf(options, 'sub', both),
-  );
+  if (options === undefined) return dispatchOne(subOp, both, ALPHA_ONE);
+  optionsOf('sub', options, 'alpha out');
+  const { out, ...rest } = options;
+  return dispatchInto(subOp, both, alphaOf(rest, 'sub', both), out);
 }
 
 /** @throws ArgumentError for other options, and a fraction between integers */

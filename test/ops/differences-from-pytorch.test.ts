@@ -150,6 +150,8 @@ const cases: Record<string, () => void> = {
     assert.throws(() => zeros([3, 0]).index([whole([7])]), IndexError);
     assert.throws(() => zeros([3, 0]).indexPut([whole([7])], zeros([1, 0])), IndexError);
   },
+  'out must have the shape of the result': () =>
+    assert.throws(() => shardwise.add(ones([2]), 1, { out: zeros([3]) }), ShapeError),
   'the median of an empty integer tensor is refused': () =>
     assert.throws(() => whole([]).median(), IndexError),
   'asStrided of an overlapping input has no gradient': () =>

@@ -1,0 +1,52 @@
+/** The option `out`: a tensor that receives the result of an op. */
+import { toOneDevice } from '../core/device.js';
+import { dispatchOne } from '../core/dispatch.js';
+import { AutogradError, DeviceError } from '../core/errors.js';
+import { gradState } from '../core/modes.js';
+import type { AnyOp } from '../core/op.js';
+import type { Tensor } from '../core/tensor.js';
+import { requireTensor } from './operand.js';
+
+/** An option of functions that can write their result into a tensor. */
+export interface OutOption {
+  /**
+   * Receives the result and is returned. It has the shape of the result and a dtype of its category
+   * or a higher one (bool, integer, floating), and may be a view.
+   */
+  out?: Tensor | undefined;
+}
+
+/**
+ * Runs an op with one output, and writes the result into `out` if there is one.
+ *
+ * @throws AutogradError if recording is on and a tensor requires a gradient; DeviceError for a
+ * tensor on another device; ShapeError for another shape; DtypeError for a dtype of a lower
+ * category; InPlaceError for expanded memory
+ * @internal
+ */
+export function dispatchInto(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+  out: Tensor | undefined,
+): Tensor {
+  if (out === undefined) return dispatchOne(op, inputs, params);
+  requireTensor(out, op.name, 'out');
+  if (gradState.recording && (out.requiresGrad || inputs.some((t) => t.requiresGrad)))
+    throw new AutogradError(
+      `${op.name}: expected no tensor that requires a gradient where \`out\` is given, because its ` +
+        'gradient would be lost. Leave `out` away, or call it inside noGrad(() => ...).',
+      { op: op.name },
+    );
+  const haveNoDims = inputs.every((t) => t.dim() === 0);
+  const other = inputs.find(
+    (t) => t.storage !== null && t.device !== out.device && (haveNoDims || t.dim() > 0),
+  );
+  if (other !== undefined)
+    throw new DeviceError(
+      `${op.name}: expected \`out\` on ${other.device}, got one on ${out.device}. ` +
+        toOneDevice(other.device, out.device),
+      { op: op.name },
+    );
+  return dispatchOne(op, inputs, params, out);
+}
