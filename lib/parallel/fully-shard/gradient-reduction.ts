@@ -63,7 +63,7 @@ export class GradientReduction {
    */
   run(grads: Gradients, comm: CommContext, allReduces: boolean): (Tensor | null)[] {
     if (this.hasAccumulated) this.accumulate(grads);
-    const complete = this.hasAccumulated ? this.accumulated : grads;
+    const complete = this.hasAccumulated ? [...this.accumulated] : grads;
     const { parameters } = this.plan;
     const present = parameters.filter((_, i) => complete[i] !== null);
     if (present.length === 0) return parameters.map(() => null);

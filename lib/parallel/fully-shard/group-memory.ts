@@ -17,7 +17,7 @@ import { FlatShard, type Layout, layoutOf } from './flat-shard.js';
 import type { OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
 import type { ShardedParameter } from './sharded-parameter.js';
-import { copyOut } from './transfers.js';
+import { CopyOut } from './transfers.js';
 
 /** What the memory of a group depends on. */
 export interface MemoryPlan {
@@ -53,6 +53,7 @@ export class GroupMemory {
   /** A row for each rank, while the parameters are gathered. */
   private readonly gathered: RefillableBuffer;
   private readonly whole: RefillableBuffer;
+  private readonly copyOut: CopyOut;
   /** This rank's part of the gathered rows, between forward and backward. */
   private postForwardRows: Tensor | null = null;
 
@@ -65,6 +66,16 @@ export class GroupMemory {
     const gatheredNumel = layout.shardNumel * plan.mesh.ranks;
     this.gathered = new RefillableBuffer(gatheredNumel, computeDtype, plan.device);
     this.whole = new RefillableBuffer(layout.wholeNumel, computeDtype, plan.device);
+    this.copyOut = noGrad(
+      () =>
+        new CopyOut(
+          plan.parameters,
+          layout,
+          plan.mesh.ranks,
+          this.gathered.view(),
+          this.whole.view(),
+        ),
+    );
   }
 
   /** Bytes of whole parameters in memory. */
@@ -95,12 +106,12 @@ export class GroupMemory {
 
   /** Copies the gathered parameters to where modules use them. */
   finishGather(comm: CommContext, keepsRows: boolean): void {
-    const { plan, layout, gathered, whole } = this;
+    const { plan, gathered, whole } = this;
     this.dropRows();
+    whole.allocate();
     noGrad(() => {
-      const rows = gathered.view();
-      copyOut(rows, whole.allocate(), plan.parameters, layout, plan.mesh.ranks);
-      if (keepsRows) this.keepRows(rows, plan.postForwardMesh as ShardMesh);
+      this.copyOut.run();
+      if (keepsRows) this.keepRows(gathered.view(), plan.postForwardMesh as ShardMesh);
     });
     comm.gathering(() => gathered.free());
   }

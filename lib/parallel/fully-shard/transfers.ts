@@ -3,68 +3,75 @@
  * for each rank, with the shards of all parameters one after the other; in the unsharded buffer each
  * parameter is contiguous.
  */
-import type { Tensor } from '../../index.js';
+import { chunkCat, splitWithSizesCopy, type Tensor } from '../../index.js';
 import type { Layout } from './flat-shard.js';
 import type { ShardedParameter } from './sharded-parameter.js';
 
-/** Fills the unsharded buffer `whole` from `gathered`, which has a row for each rank. */
-export function copyOut(
-  gathered: Tensor,
-  whole: Tensor,
-  parameters: readonly ShardedParameter[],
-  layout: Layout,
-  ranks: number,
-): void {
-  const rows = gathered.view([ranks, layout.shardNumel]);
-  for (const [i, { paddedNumel, paddedShape, shape, dim }] of parameters.entries()) {
-    const from = rows.narrow(1, layout.inShard[i] as number, paddedNumel);
-    const to = whole.narrow(0, layout.inWhole[i] as number, paddedNumel * ranks);
-    if (dim === 0) to.view([ranks, paddedNumel]).copy_(from);
-    else to.view(shape).copy_(joined(from.reshape([ranks, ...paddedShape]), dim, shape));
+/** Fills the buffer of whole parameters from gathered rows, again and again. */
+export class CopyOut {
+  private readonly rows: Tensor;
+  private readonly sizes: readonly number[];
+  /** The rows of each parameter in the buffer of whole parameters. */
+  private readonly targets: readonly Tensor[];
+  private readonly parameters: readonly ShardedParameter[];
+  private readonly ranks: number;
+  private readonly isByRows: boolean;
+
+  /** @param gathered, whole - flat tensors whose memory may come and go */
+  constructor(
+    parameters: readonly ShardedParameter[],
+    layout: Layout,
+    ranks: number,
+    gathered: Tensor,
+    whole: Tensor,
+  ) {
+    this.parameters = parameters;
+    this.ranks = ranks;
+    this.rows = gathered.view([ranks, layout.shardNumel]);
+    this.sizes = parameters.map(({ paddedNumel }) => paddedNumel);
+    this.targets = parameters.map(({ paddedNumel }, i) =>
+      whole.narrow(0, layout.inWhole[i] as number, paddedNumel * ranks).view([ranks, paddedNumel]),
+    );
+    this.isByRows = parameters.every(({ dim }) => dim === 0);
+  }
+
+  run(): void {
+    const { rows, sizes, targets } = this;
+    if (this.isByRows) splitWithSizesCopy(rows, sizes, 1, { out: targets });
+    else for (const [i, shards] of rows.split(sizes, 1).entries()) this.copyOne(i, shards);
+  }
+
+  private copyOne(i: number, shards: Tensor): void {
+    const { dim, shape, paddedShape } = this.parameters[i] as ShardedParameter;
+    const target = this.targets[i] as Tensor;
+    if (dim === 0) target.copy_(shards);
+    else
+      target.view(shape).copy_(
+        shards
+          .reshape([this.ranks, ...paddedShape])
+          .movedim(0, dim)
+          .reshape(shape),
+      );
   }
 }
 
-/** The shards of all ranks in order along `dim`. */
-function joined(shards: Tensor, dim: number, shape: readonly number[]): Tensor {
-  return shards.movedim(0, dim).reshape(shape);
-}
-
-/** Packs gradients into `packed`: a row for each rank, rows of dim 0 padded by zeros. */
+/**
+ * Packs gradients into `packed`: a row for each rank with its chunk of each gradient, padded by
+ * zeros.
+ */
 export function packGradients(
   grads: readonly Tensor[],
   parameters: readonly ShardedParameter[],
   packed: Tensor,
   ranks: number,
 ): void {
-  let offset = 0;
-  const rows = packed.view([ranks, packed.numel() / ranks]);
-  for (const [i, { paddedNumel, paddedShape, shape, dim }] of parameters.entries()) {
-    const to = rows.narrow(1, offset, paddedNumel);
-    offset += paddedNumel;
-    const grad = grads[i] as Tensor;
-    if (dim !== 0) {
-      const split = [
-        ...shape.slice(0, dim),
-        ranks,
-        paddedShape[dim] as number,
-        ...shape.slice(dim + 1),
-      ];
-      to.copy_(grad.reshape(split).movedim(dim, 0).reshape([ranks, paddedNumel]));
-    } else if (shape[0] === (paddedShape[0] as number) * ranks) {
-      to.copy_(grad.reshape([ranks, paddedNumel]));
-    } else {
-      packUneven(grad, to, ranks);
-    }
-  }
-}
-
-function packUneven(grad: Tensor, to: Tensor, ranks: number): void {
-  const flat = grad.reshape([-1]);
-  const each = to.shape[1] as number;
-  for (let rank = 0; rank < ranks; rank++) {
-    const row = to.select(0, rank);
-    const size = Math.max(0, Math.min(each, flat.numel() - rank * each));
-    if (size > 0) row.narrow(0, 0, size).copy_(flat.narrow(0, rank * each, size));
-    if (size < each) row.narrow(0, size, each - size).zero_();
-  }
+  const byChunks = grads.map((grad, i) => {
+    const { dim, shape, paddedShape } = parameters[i] as ShardedParameter;
+    if (dim === 0) return grad;
+    const split = shape.flatMap((size, d) =>
+      d === dim ? [ranks, paddedShape[d] as number] : size,
+    );
+    return grad.reshape(split).movedim(dim, 0);
+  });
+  chunkCat(byChunks, 0, ranks, { out: packed.view([ranks, packed.numel() / ranks]) });
 }
