@@ -5,7 +5,6 @@
 import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
-import { checkFunction } from '../core/options.js';
 import { closeScope, openScope, outsideScopes, type Scope, setScope } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
 import type { Storage } from '../core/storage.js';
@@ -13,6 +12,7 @@ import type { Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
 import { type Ahead, aheadOf } from './ahead.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
+import { withCallbacks } from './backward-callbacks.js';
 import { expose, exposeOne, fitReplaced } from './check-gradients.js';
 import { setGradEnabled } from './grad-mode.js';
 import { rowMajorCopy } from './gradient-layout.js';
@@ -28,21 +28,6 @@ export interface EngineOptions {
   only: ReadonlySet<Node> | null;
 }
 
-const callbackStack: (() => void)[][] = [];
-
-/** Runs `fn` at the end of the innermost running backward pass. @internal used by FSDP and DDP */
-export function queueCallback(fn: () => void): void {
-  checkFunction('queueCallback', 'fn', fn);
-  const callbacks = callbackStack[callbackStack.length - 1];
-  if (callbacks === undefined)
-    throw new AutogradError(
-      'queueCallback: expected a running backward pass, got a call outside of one. ' +
-        'Call it from a hook.',
-      { op: 'queueCallback' },
-    );
-  callbacks.push(fn);
-}
-
 /**
  * Runs backward and returns the captured gradients (null where none arrived). It makes the
  * gradients of the roots in its own scope.
@@ -52,21 +37,19 @@ export function runBackward(
   rootGrads: () => readonly Tensor[],
   options: EngineOptions,
 ): (Tensor | null)[] {
-  const callbacks: (() => void)[] = [];
-  callbackStack.push(callbacks);
   const modeBefore = setGradEnabled(options.createGraph);
   // gradients have the dtypes that mixed precision chose in forward
   const autocast = setAutocast(false);
   const scope = options.createGraph ? null : openScope(true);
   const run = new BackwardRun(options, scope);
   try {
-    run.start(roots, rootGrads());
-    run.drain();
-    for (const fn of callbacks) outsideScopes(fn);
+    withCallbacks(() => {
+      run.start(roots, rootGrads());
+      run.drain();
+    });
     return run.captured;
   } finally {
     run.leave();
-    callbackStack.pop();
     setGradEnabled(modeBefore);
     setAutocast(autocast);
     if (scope !== null) {

@@ -1,7 +1,7 @@
 /** The `autograd` namespace: automatic differentiation beside the methods of tensors. */
 export { isAnomalyEnabled, setDetectAnomaly } from './anomaly.js';
 export { type BackwardOptions, backward, type GradOptions, grad } from './backward.js';
-export { queueCallback } from './engine.js';
+export { queueCallback } from './backward-callbacks.js';
 export { Function, FunctionContext } from './function.js';
 export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';
 export { type MultiGradHookOptions, registerMultiGradHook } from './multi-grad-hook.js';

@@ -190,7 +190,10 @@ export class FSDPState {
     const root = this.root as Root;
     if (!root.inBackward) {
       root.inBackward = true;
-      autograd.queueCallback(() => this.afterBackward(root));
+      autograd.queueCallback(
+        () => this.afterBackward(root),
+        () => this.recover(root),
+      );
     }
     this.trainingState = TrainingState.PRE_BACKWARD;
     if (this.unshardsInBackward) this.group.preBackward();

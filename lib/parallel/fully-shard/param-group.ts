@@ -302,6 +302,7 @@ export class FSDPParamGroup {
     this.orderIndex = -1;
   }
 
+  /** The path and the class of its module. */
   toString(): string {
     return `FSDPParamGroup(${this.path || 'root'}, ${this.module.constructor.name})`;
   }

@@ -32,9 +32,13 @@ function dtypeOf(name: string, given: DTypeLike | null | undefined): DType | nul
  * new MixedPrecisionPolicy({ paramDtype: bfloat16, reduceDtype: float32 })
  */
 export class MixedPrecisionPolicy {
+  /** The dtype of unsharded parameters and of compute; null for that of the shards. */
   readonly paramDtype: DType | null;
+  /** The dtype in which gradients are reduced; null for `paramDtype`. */
   readonly reduceDtype: DType | null;
+  /** The dtype of floating results of `forward`; null to leave them. */
   readonly outputDtype: DType | null;
+  /** Whether floating arguments of `forward` are cast to `paramDtype`. */
   readonly castForwardInputs: boolean;
 
   /** @throws ArgumentError for a dtype that is not floating */

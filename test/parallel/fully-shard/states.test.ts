@@ -1,0 +1,388 @@
+/** Where parameters are during a step, what is communicated when, and what errors leave behind. */
+import assert from 'node:assert/strict';
+import {
+  CommDebugMode,
+  DTensor,
+  FSDPParamGroup,
+  fullyShard,
+  initDeviceMesh,
+  TrainingState,
+} from '../../../lib/distributed.js';
+import {
+  autograd,
+  DtypeError,
+  float16,
+  manualSeed,
+  nn,
+  noGrad,
+  ones,
+  ShardingError,
+  type Tensor,
+} from '../../../lib/index.js';
+import { withRanks } from '../../../lib/testing/index.js';
+import {
+  adamOf,
+  assertClose,
+  batchOf,
+  lossOf,
+  Model,
+  newModel,
+  partOf,
+  STEPS,
+  trained,
+  trainedAlone,
+  trainStep,
+  valuesOf,
+} from './model.js';
+
+type Options = Parameters<typeof fullyShard>[1];
+
+function sharded<M extends Model>(model: M, options: Options = {}) {
+  const first = fullyShard(model.first, options);
+  const third = fullyShard(model.third, options);
+  return Object.assign(fullyShard(model, options), { first, third });
+}
+
+const isSharded = (model: nn.AnyModule): boolean =>
+  [...model.parameters()].every((p) => p instanceof DTensor);
+
+/** Collectives by name that `fn` starts. */
+function collectives(fn: () => void): Readonly<Record<string, number>> {
+  const mode = new CommDebugMode();
+  mode.run(fn);
+  return mode.getCommCounts() as never;
+}
+
+describe('the shards of fullyShard', () => {
+  it(
+    'are rows by ceil(n / ranks), of which the last ranks may have fewer or none',
+    withRanks(4, (rank) => {
+      const linear = fullyShard(new nn.Linear(2, 3));
+      const rows = [1, 1, 1, 0][rank];
+      assert.deepEqual(linear.weight.toLocal().shape, [rows, 2]);
+      assert.deepEqual(linear.bias?.toLocal().shape, [rows]);
+      assert.deepEqual(linear.weight.shape, [3, 2]);
+    }),
+  );
+
+  it(
+    'keep the values of their own rank, which are not broadcast',
+    withRanks(2, async (rank) => {
+      const linear = new nn.Linear(2, 4, { bias: false });
+      noGrad(() => linear.weight.fill_(rank));
+      fullyShard(linear);
+      const values = await linear.weight.detach().fullTensor().reshape([-1]).read();
+      assert.deepEqual([...values], [0, 0, 0, 0, 1, 1, 1, 1]);
+    }),
+  );
+
+  it(
+    'are what modules hold between steps, while whole parameters are there in forward',
+    withRanks(2, (rank) => {
+      const model = sharded(newModel());
+      const seen: boolean[] = [];
+      model.first.up.registerForwardPreHook((up) => void seen.push(up.weight instanceof DTensor));
+      assert.ok(isSharded(model));
+      lossOf(model, partOf(batchOf(0), rank, 2)).backward();
+      assert.deepEqual(seen, [false]);
+      assert.ok(isSharded(model));
+    }),
+  );
+});
+
+describe('a step of sharded modules', () => {
+  it(
+    'gathers each group for forward and all but the root again for backward, and reduces each once',
+    withRanks(2, (rank) => {
+      const model = sharded(newModel());
+      const x = partOf(batchOf(0), rank, 2);
+      let loss: Tensor | null = null;
+      const forward = collectives(() => {
+        loss = lossOf(model, x);
+      });
+      const backward = collectives(() => (loss as unknown as Tensor).backward());
+      assert.deepEqual(forward, { allGather: 3 });
+      assert.deepEqual(backward, { allGather: 2, reduceScatter: 3 });
+    }),
+  );
+
+  it(
+    'gathers nothing before backward with reshardAfterForward: false',
+    withRanks(2, (rank) => {
+      const model = sharded(newModel(), { reshardAfterForward: false });
+      const loss = lossOf(model, partOf(batchOf(0), rank, 2));
+      assert.deepEqual(
+        collectives(() => loss.backward()),
+        { reduceScatter: 3 },
+      );
+    }),
+  );
+
+  it(
+    'without gradients frees all parameters',
+    withRanks(2, (rank) => {
+      const model = sharded(newModel());
+      noGrad(() => lossOf(model, partOf(batchOf(0), rank, 2)));
+      assert.deepEqual(
+        collectives(() => noGrad(() => lossOf(model, partOf(batchOf(0), rank, 2)))),
+        { allGather: 3 },
+      );
+    }),
+  );
+
+  it(
+    'reduces nothing with setRequiresGradientSync(false)',
+    withRanks(2, (rank) => {
+      const model = sharded(newModel());
+      model.setRequiresGradientSync(false);
+      const loss = lossOf(model, partOf(batchOf(0), rank, 2));
+      assert.deepEqual(
+        collectives(() => loss.backward()),
+        { allGather: 2 },
+      );
+      assert.equal(model.second.weight.grad, null);
+    }),
+  );
+
+  it(
+    'runs hooks of sharded parameters, and gives their gradients to autograd.grad',
+    withRanks(2, async (rank) => {
+      const model = sharded(newModel());
+      const { weight } = model.first.up;
+      let hooks = 0;
+      weight.registerPostAccumulateGradHook(() => void hooks++);
+      lossOf(model, partOf(batchOf(0), rank, 2)).backward();
+      assert.equal(hooks, 1);
+      const [grad] = autograd.grad(lossOf(model, partOf(batchOf(0), rank, 2)), [weight]);
+      assert.ok((grad as Tensor) instanceof DTensor);
+      const difference = (grad as Tensor)
+        .sub(weight.grad as Tensor)
+        .abs()
+        .fullTensor();
+      assert.ok(Math.max(...(await difference.reshape([-1]).read()).map(Number)) < 1e-12);
+    }),
+  );
+
+  it(
+    'may leave a group unused, and use a module twice',
+    withRanks(2, async (rank) => {
+      class Twice extends Model {
+        unused = new nn.Linear(2, 2);
+        override forward(x: Tensor): Tensor {
+          return this.first(this.second(this.first(x)));
+        }
+      }
+      const make = (): Twice => {
+        manualSeed(0);
+        return new Twice().double();
+      };
+      const alone = make();
+      const model = make();
+      const expected = await trainedAlone(3, alone);
+      fullyShard(model.unused);
+      assertClose(await trained(sharded(model), rank, 2, 3), expected);
+      assert.equal(model.unused.weight.grad, null);
+    }),
+  );
+
+  it(
+    'frees frozen groups when backward has passed them',
+    withRanks(2, async (rank) => {
+      const alone = newModel();
+      const model = newModel();
+      for (const each of [alone, model]) each.third.requiresGrad_(false);
+      const expected = await trainedAlone(3, alone);
+      sharded(model);
+      assertClose(await trained(model, rank, 2, 3), expected);
+      assert.ok(isSharded(model));
+    }),
+  );
+});
+
+describe('FSDPModule', () => {
+  it(
+    'unshard() gives the module whole parameters until reshard()',
+    withRanks(2, async () => {
+      const model = sharded(newModel());
+      const before = await valuesOf(model);
+      assert.equal(model.first.unshard(), null);
+      assert.ok(!(model.first.up.weight instanceof DTensor));
+      const whole = await model.first.up.weight.detach().reshape([-1]).read();
+      assert.deepEqual([...whole], before.get('first.up.weight'));
+      model.first.reshard();
+      assert.ok(isSharded(model));
+    }),
+  );
+
+  it(
+    'unshard({ asyncOp: true }) starts the gather, and wait() completes it',
+    withRanks(2, () => {
+      const model = sharded(newModel());
+      const handle = model.first.unshard({ asyncOp: true });
+      assert.ok(isSharded(model));
+      handle?.wait();
+      assert.ok(!(model.first.up.weight instanceof DTensor));
+      model.first.reshard();
+    }),
+  );
+
+  it(
+    'gathers ahead the modules that it is told',
+    withRanks(2, async (rank) => {
+      const expected = await trainedAlone(3);
+      const model = sharded(newModel());
+      model.setModulesToForwardPrefetch([model.first, model.third]);
+      model.third.setModulesToBackwardPrefetch([model.first]);
+      assertClose(await trained(model, rank, 2, 3), expected);
+      assert.throws(() => model.setModulesToForwardPrefetch([model.second]), ShardingError);
+    }),
+  );
+
+  it(
+    'has methods that are no members of the module',
+    withRanks(1, () => {
+      const names = Object.keys(fullyShard(new nn.Linear(2, 2)));
+      assert.deepEqual(names, Object.keys(new nn.Linear(2, 2)));
+    }),
+  );
+});
+
+describe('an error in a step of sharded modules', () => {
+  const places: Record<string, (model: Model, fail: () => void) => void> = {
+    'in the forward of a child': (model, fail) =>
+      void model.third.down.registerForwardPreHook(() => fail()),
+    'in the forward of the root': (model, fail) =>
+      void model.second.registerForwardHook(() => fail()),
+    'in a hook of backward': (model, fail) =>
+      void model.second.registerFullBackwardPreHook(() => fail()),
+  };
+  for (const [where, plant] of Object.entries(places))
+    it(
+      `${where} leaves all groups sharded, and the next step right`,
+      withRanks(2, async (rank) => {
+        const expected = await trainedAlone();
+        const model = newModel();
+        let fails = false;
+        plant(model, () => {
+          if (fails) throw new RangeError('planted');
+        });
+        sharded(model);
+        const adam = adamOf(model);
+        for (let step = 0; step < STEPS; step++) {
+          if (step === 3) {
+            fails = true;
+            assert.throws(
+              () => lossOf(model, partOf(batchOf(step), rank, 2)).backward(),
+              /planted/,
+            );
+            fails = false;
+            assert.ok(isSharded(model));
+            model.zeroGrad();
+          }
+          trainStep(model, adam, step, rank, 2);
+        }
+        assertClose(await valuesOf(model), expected);
+      }),
+    );
+});
+
+describe('fullyShard refuses', () => {
+  const refused: Record<string, [() => unknown, RegExp]> = {
+    'a container without forward': [
+      () => fullyShard(new nn.ModuleList([new nn.Linear(2, 2)])),
+      /expected a module with forward, got the container ModuleList/,
+    ],
+    'a module twice': [() => fullyShard(fullyShard(new nn.Linear(2, 2))), /is sharded already/],
+    'parameters without dims': [
+      () => {
+        const linear = new nn.Linear(2, 2);
+        linear.registerParameter('scale', new nn.Parameter(ones([])));
+        fullyShard(linear);
+      },
+      /parameters of at least one dim, got "scale"/,
+    ],
+    'a reshardAfterForward that does not divide the ranks': [
+      () => fullyShard(new nn.Linear(2, 2), { reshardAfterForward: 3 }),
+      /a divisor of the 2 ranks that shard, got 3/,
+    ],
+    'a mesh of three dims': [
+      () => fullyShard(new nn.Linear(2, 2), { mesh: initDeviceMesh('cpu', [1, 1, 2]) }),
+      /expected a mesh of one dim, which shards/,
+    ],
+    'what is no module': [
+      () => fullyShard(ones([2]) as never),
+      /expected module to be an nn.Module/,
+    ],
+  };
+  for (const [what, [call, text]] of Object.entries(refused))
+    it(
+      what,
+      withRanks(2, () => void assert.throws(call, text)),
+    );
+
+  it(
+    'parameters of two dtypes in a group, by their names',
+    withRanks(1, () => {
+      const model = newModel();
+      model.second.to(float16);
+      assert.throws(
+        () => fullyShard(model),
+        (error: Error) =>
+          error instanceof DtypeError &&
+          /float64 for "first.up.weight" and float16 for "second.weight"/.test(error.message),
+      );
+    }),
+  );
+
+  it(
+    'to run the root after one of its modules',
+    withRanks(1, () => {
+      const model = sharded(newModel());
+      noGrad(() => model.first(batchOf(0)));
+      assert.throws(() => model(batchOf(0)), /after one of its module "first"/);
+    }),
+  );
+
+  it(
+    'a first forward of parameters without memory, by their names',
+    withRanks(1, () => {
+      const linear = fullyShard(new nn.Linear(2, 2, { device: 'meta' }));
+      assert.throws(
+        () => linear(ones([1, 2])),
+        /on the device meta: weight, bias\. Call module.toEmpty/,
+      );
+    }),
+  );
+});
+
+describe('a model on the device meta', () => {
+  it(
+    'gets memory and values after it was sharded',
+    withRanks(2, async (rank) => {
+      const model = new nn.Linear(3, 5, { device: 'meta' });
+      fullyShard(model);
+      model.toEmpty('cpu');
+      noGrad(() => {
+        model.weight.fill_(2);
+        model.bias?.fill_(rank);
+      });
+      const y = model(ones([1, 3]));
+      assert.deepEqual([...(await y.reshape([-1]).read())], [6, 6, 6, 7, 7]);
+    }),
+  );
+});
+
+describe('FSDPParamGroup', () => {
+  it('restores its training state after useTrainingState, also after an error', () => {
+    const group = new FSDPParamGroup([], new nn.Linear(1, 1), null, null, null, null, null);
+    assert.equal(group.trainingState, TrainingState.IDLE);
+    const inside = group.useTrainingState(TrainingState.FORWARD, () => group.trainingState);
+    assert.equal(inside, TrainingState.FORWARD);
+    assert.throws(() =>
+      group.useTrainingState(TrainingState.PRE_BACKWARD, () => {
+        throw new Error('inside');
+      }),
+    );
+    assert.equal(group.trainingState, TrainingState.IDLE);
+  });
+});
