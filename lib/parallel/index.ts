@@ -1,4 +1,5 @@
 /** The public API of parallel training. */
 
+export * from './flat-param/index.js';
 export * from './fully-shard/index.js';
 export * from './tensor-parallel/index.js';

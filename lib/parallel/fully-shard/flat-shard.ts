@@ -3,7 +3,7 @@
  * copies before it.
  */
 import { type Device, type DType, noGrad, type Tensor, zeros } from '../../index.js';
-import type { ShardedParameter } from './sharded-parameter.js';
+import { localOf, type ShardedParameter } from './sharded-parameter.js';
 
 /** Where the parameters of a group lie, in elements. */
 export interface Layout {
@@ -52,7 +52,7 @@ export class FlatShard {
     noGrad(() => {
       for (const [i, parameter] of parameters.entries()) {
         const sharded = parameter.distributed(this.tensor, layout.inShard[i] as number);
-        sharded.toLocal().copy_(shardOf(parameter));
+        localOf(sharded).copy_(shardOf(parameter));
         parameter.parameter.grad = null;
         parameter.parameter.data = sharded;
       }

@@ -29,6 +29,8 @@ export class FSDPState {
   /** Groups that the program wants to be gathered early, instead of the one that ran before. */
   forwardPrefetch: readonly FSDPState[] = [];
   backwardPrefetch: readonly FSDPState[] = [];
+  /** Whether the one that ran before is gathered before this one's backward. */
+  prefetchesBefore = true;
   /** Whether `unshard` runs before backward by itself. */
   unshardsInBackward = true;
   /** Whether the next backward pass is the last one of a step. */
@@ -203,7 +205,7 @@ export class FSDPState {
   private prefetch({ comm }: Root): void {
     if (this.backwardPrefetch.length > 0) {
       for (const state of this.backwardPrefetch) state.group.unshard();
-    } else {
+    } else if (this.prefetchesBefore) {
       comm.before(this.group)?.unshard();
     }
   }

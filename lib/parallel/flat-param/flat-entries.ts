@@ -1,0 +1,190 @@
+/** The parameters of a flat parameter: where modules use them, and checks that they fit together. */
+import type { DeviceMesh } from '../../distributed/index.js';
+import { DTensor, type Placement } from '../../dtensor/index.js';
+import {
+  ArgumentError,
+  DeviceError,
+  DtypeError,
+  nn,
+  noGrad,
+  type Shape,
+  type Tensor,
+} from '../../index.js';
+import { localOf, type Slot } from '../fully-shard/sharded-parameter.js';
+import type { ShardParamInfo } from './layout.js';
+
+const OP = 'FlatParamHandle';
+
+/**
+ * Many parameters in one tensor. Modules use views of it; optimizers update it as a whole.
+ *
+ * @see PyTorch `torch.distributed.fsdp._flat_param.FlatParameter`
+ */
+export class FlatParameter extends nn.Parameter {
+  /** What this rank holds of each parameter, in order. */
+  _shardParamInfos: readonly ShardParamInfo[] = [];
+  /** Whether this rank holds all parameters, so that nothing is divided. */
+  _isWhole = true;
+}
+
+/** One parameter of a flat parameter. */
+export interface FlatEntry {
+  /** The parameter as it was made. */
+  readonly parameter: nn.Parameter;
+  /** The dotted path from the module of the handle. */
+  readonly name: string;
+  /** Every property that holds it: several if it is shared. */
+  readonly slots: readonly Slot[];
+  /** With tensor parallelism that of the local shard. */
+  readonly shape: Shape;
+  readonly numel: number;
+  /** Its placements for tensor parallelism. */
+  readonly distributed: Distributed | null;
+}
+
+interface Distributed {
+  readonly mesh: DeviceMesh;
+  readonly placements: readonly Placement[];
+  readonly shape: Shape;
+  readonly stride: Shape;
+}
+
+/** The entries to which flattened parameters belong. */
+const flattened = new WeakMap<nn.Parameter, FlatEntry>();
+
+/** Whether a handle has taken the parameter. */
+export function isFlattened(parameter: nn.Parameter): boolean {
+  return parameter instanceof FlatParameter || flattened.has(parameter);
+}
+
+export function memberOf(slot: Slot): unknown {
+  return (slot.module as unknown as Record<string, unknown>)[slot.name];
+}
+
+export function setMember({ module, name }: Slot, value: unknown): void {
+  (module as unknown as Record<string, unknown>)[name] = value;
+}
+
+/**
+ * The given parameters in the order in which a module and those below hold them.
+ *
+ * @throws ArgumentError for an empty list, a parameter that is not in the module, and one that is
+ * flattened already or used outside of the module that flattened it
+ */
+export function entriesOf(params: readonly nn.Parameter[], module: nn.AnyModule): FlatEntry[] {
+  if (params.length === 0)
+    throw new ArgumentError(
+      `${OP}: Cannot construct a FlatParamHandle with an empty parameter list`,
+      { op: OP },
+    );
+  const wanted = new Set(params);
+  const found = new Map<nn.Parameter, { name: string; slots: Slot[] }>();
+  for (const [path, owner] of module.namedModules())
+    for (const [name, parameter] of ownParameters(owner)) {
+      if (!wanted.has(parameter)) continue;
+      const known = found.get(parameter);
+      if (known === undefined)
+        found.set(parameter, {
+          name: path === '' ? name : `${path}.${name}`,
+          slots: [{ module: owner, name }],
+        });
+      else known.slots.push({ module: owner, name });
+    }
+  const missing = [...wanted].filter((parameter) => !found.has(parameter)).length;
+  if (missing > 0)
+    throw new ArgumentError(
+      `${OP}: expected parameters of ${module.constructor.name}, got ${missing} that neither it ` +
+        'nor a module below it has. Pass [...module.parameters()].',
+      { op: OP, missing },
+    );
+  const entries = [...found].map(([parameter, { name, slots }]) => entryOf(parameter, name, slots));
+  for (const entry of entries) flattened.set(entry.parameter, entry);
+  return entries;
+}
+
+/** The parameters of a module itself, also those that it holds twice. */
+function ownParameters(module: nn.AnyModule): Iterable<[string, nn.Parameter]> {
+  return module.namedParameters('', { recurse: false, removeDuplicate: false });
+}
+
+function entryOf(parameter: nn.Parameter, name: string, slots: readonly Slot[]): FlatEntry {
+  if (isFlattened(parameter))
+    throw new ArgumentError(
+      `${OP}: "${name}" is part of a flat parameter already. Parameters that modules share are ` +
+        'flattened together: wrap the module that contains all of them.',
+      { op: OP, parameter: name },
+    );
+  const local = noGrad(() => localOf(parameter));
+  return {
+    parameter,
+    name,
+    slots,
+    shape: local.shape,
+    numel: local.numel(),
+    distributed:
+      parameter instanceof DTensor
+        ? {
+            mesh: parameter.deviceMesh,
+            placements: parameter.placements,
+            shape: parameter.shape,
+            stride: parameter.stride(),
+          }
+        : null,
+  };
+}
+
+/**
+ * @throws DtypeError unless the dtypes are one floating dtype, DeviceError for several devices and
+ * for meta, ArgumentError if some are frozen and `useOrigParams` is false
+ */
+export function checkUniform(entries: readonly FlatEntry[], useOrigParams: boolean): void {
+  const [first] = entries as [FlatEntry];
+  for (const { parameter, name } of entries) {
+    const { dtype, device, requiresGrad } = parameter;
+    if (!dtype.isFloatingPoint)
+      throw new DtypeError(
+        `${OP}: expected floating parameters, got "${name}" of ${dtype.name}. Make it a buffer.`,
+        { op: OP, parameter: name, dtype: dtype.name },
+      );
+    if (dtype !== first.parameter.dtype)
+      throw new DtypeError(
+        `${OP}: expected parameters of one dtype, got ${first.parameter.dtype.name} for ` +
+          `"${first.name}" and ${dtype.name} for "${name}". Wrap the modules of each dtype first.`,
+        { op: OP, parameters: [first.name, name] },
+      );
+    if (device !== first.parameter.device || String(device) === 'meta')
+      throw new DeviceError(
+        `${OP}: expected parameters in the memory of one device, got "${first.name}" on ` +
+          `${first.parameter.device} and "${name}" on ${device}. Move the module first, or give ` +
+          'it memory with toEmpty({ device }).',
+        { op: OP, parameters: [first.name, name] },
+      );
+    if (!useOrigParams && requiresGrad !== first.parameter.requiresGrad)
+      throw new ArgumentError(
+        `${OP}: expected all parameters to have the same requiresGrad, got ` +
+          `${first.parameter.requiresGrad} for "${first.name}" and ${requiresGrad} for "${name}". ` +
+          'Pass { useOrigParams: true }, or wrap the frozen modules first.',
+        { op: OP, parameters: [first.name, name] },
+      );
+  }
+}
+
+/** A part of a whole flat tensor, as modules use it. */
+export function viewOf(entry: FlatEntry, flat: Tensor, start: number): Tensor {
+  const { shape, numel, distributed } = entry;
+  const view = flat.narrow(0, start, numel).view(shape);
+  if (distributed === null) return view;
+  const { mesh, placements, ...whole } = distributed;
+  return DTensor.fromLocal(view, mesh, placements, whole);
+}
+
+/** The local shard of a value or gradient that modules use, in the placements of the parameter. */
+export function localLike({ distributed }: FlatEntry, t: Tensor): Tensor {
+  if (distributed === null || !(t instanceof DTensor)) return t;
+  return t.redistribute(distributed.mesh, distributed.placements).toLocal();
+}
+
+/** The mesh over which tensor parallelism shards a parameter; null if each rank has all of it. */
+export function shardingMesh({ distributed }: FlatEntry): DeviceMesh | null {
+  return distributed?.placements.some((placement) => placement.isShard()) ? distributed.mesh : null;
+}

@@ -1,0 +1,162 @@
+/** The flat parameter of one wrapper, with its group and the hooks that drive it. */
+import { allGatherIntoTensor, broadcast } from '../../distributed/index.js';
+import { empty, keep, type nn, noGrad, ShardingError, type Tensor } from '../../index.js';
+import { FSDPState } from '../fully-shard/fsdp-state.js';
+import { FSDPParamGroup } from '../fully-shard/param-group.js';
+import { CPUOffloadPolicy, MixedPrecisionPolicy } from '../fully-shard/policies.js';
+import type { ShardMesh } from '../fully-shard/shard-mesh.js';
+import { localOf } from '../fully-shard/sharded-parameter.js';
+import type { GradientPart } from './clip-gradients.js';
+import { isFlattened } from './flat-entries.js';
+import { FlatShardedParameter } from './flat-shard.js';
+import type { Settings } from './fsdp-options.js';
+import { FlatParamHandle } from './handle.js';
+import { reshardsAfterForward } from './strategies.js';
+import { meshOf } from './strategy-mesh.js';
+
+const units = new WeakMap<nn.AnyModule, FlatUnit>();
+
+/** The units of the wrappers among a module and those below, outermost first. */
+export function unitsBelow(module: nn.AnyModule, recurse = true): FlatUnit[] {
+  const modules = recurse ? [...module.modules()] : [module];
+  return modules.flatMap((each) => units.get(each) ?? []);
+}
+
+export class FlatUnit {
+  /** Null for a module without parameters of its own. */
+  readonly handle: FlatParamHandle | null;
+  /** Null for a module without parameters. */
+  readonly state: FSDPState | null;
+  private readonly shards: ShardMesh | null;
+  /** The whole flat parameter, while modules hold whole parameters. */
+  private whole: Tensor | null = null;
+
+  /** @throws ArgumentError, DtypeError, DeviceError as {@link FlatParamHandle} */
+  constructor(wrapper: nn.AnyModule, module: nn.AnyModule, settings: Settings) {
+    units.set(wrapper, this);
+    const ignored = ignoredOf(settings);
+    const own = [...module.parameters()].filter((p) => !isFlattened(p) && !ignored.has(p));
+    const [first] = module.parameters();
+    if (first === undefined) {
+      this.handle = null;
+      this.state = null;
+      this.shards = null;
+      return;
+    }
+    const { shardingStrategy, deviceMesh, processGroup, mixedPrecision, cpuOffload } = settings;
+    const type = first.device.type === 'cuda' ? 'cuda' : 'cpu';
+    const { strategy, shards, group } = meshOf(shardingStrategy, deviceMesh, processGroup, type);
+    if (settings.syncModuleStates) copyFromFirst([...own, ...module.buffers()], shards);
+    const offloadParams = cpuOffload?.offloadParams ?? false;
+    this.shards = shards;
+    this.handle =
+      own.length === 0
+        ? null
+        : new FlatParamHandle(own, module, {
+            shardingStrategy: strategy,
+            offloadParams,
+            mpParamDtype: mixedPrecision?.paramDtype ?? null,
+            mpReduceDtype: mixedPrecision?.reduceDtype ?? null,
+            processGroup: group,
+            useOrigParams: settings.useOrigParams,
+          });
+    const precision = new MixedPrecisionPolicy({
+      paramDtype: mixedPrecision?.paramDtype ?? null,
+      reduceDtype: mixedPrecision?.reduceDtype ?? null,
+      castForwardInputs: mixedPrecision?.castForwardInputs ?? false,
+    });
+    const paramGroup = new FSDPParamGroup(
+      this.handle === null ? [] : [new FlatShardedParameter(this.handle, shards)],
+      wrapper,
+      shards,
+      null,
+      shards.mesh.device,
+      precision,
+      offloadParams ? new CPUOffloadPolicy() : null,
+    );
+    // The root keeps whole parameters for backward, which begins with it.
+    const reshards = reshardsAfterForward(strategy) ? null : false;
+    this.state = new FSDPState(wrapper, paramGroup, precision, reshards);
+    this.handle?.useShard();
+  }
+
+  /** Whether modules hold whole parameters. */
+  get isSummoned(): boolean {
+    return this.whole !== null;
+  }
+
+  /** The gradients on this rank, with the groups of those who hold the others. */
+  gradientParts(): GradientPart[] {
+    const { handle, shards } = this;
+    if (handle === null || shards === null) return [];
+    const own = shards.ranks === 1 ? [] : [shards.group];
+    return [...handle.gradientsByMesh()].map(([mesh, grads]) => ({
+      grads,
+      groups: [...own, ...(mesh === null ? [] : mesh.shape.map((_, dim) => mesh.getGroup(dim)))],
+    }));
+  }
+
+  /**
+   * Gathers the parameters, in the dtype of shards, and gives them to modules. Returns whether they
+   * were not there before.
+   *
+   * @throws ShardingError in forward and backward
+   */
+  summon(op: string): boolean {
+    const { handle, state, shards } = this;
+    if (handle === null || state === null || shards === null || this.whole !== null) return false;
+    if (state.trainingState !== 'IDLE')
+      throw new ShardingError(
+        `${op}: expected a module that is not in forward or backward, got one in ` +
+          `${state.trainingState}. Call it between steps.`,
+        { op, state: state.trainingState },
+      );
+    handle.adoptOriginals();
+    state.group.reshard();
+    this.whole = noGrad(() => {
+      const { flatParam } = handle;
+      const shard = flatParam.detach().to({ device: shards.mesh.device });
+      const { dtype, device } = shard;
+      const whole = keep(empty([shard.numel() * shards.ranks], { dtype, device }));
+      if (shards.ranks === 1) whole.copy_(shard);
+      else allGatherIntoTensor(whole, shard, { group: shards.group });
+      return whole;
+    });
+    handle.useParameters(this.whole);
+    return true;
+  }
+
+  /** Gives modules back what they hold between steps. With `writeback`, shards take over changes. */
+  endSummon(writeback: boolean): void {
+    const { handle, shards, whole } = this;
+    if (handle === null || shards === null || whole === null) return;
+    this.whole = null;
+    try {
+      if (!writeback) return;
+      handle.takeParameters(whole);
+      const each = whole.numel() / shards.ranks;
+      noGrad(() => handle.flatParam.detach().copy_(whole.narrow(0, each * shards.rank, each)));
+    } finally {
+      handle.useShard();
+    }
+  }
+}
+
+/** The parameters that stay as they are. */
+function ignoredOf({ ignoredStates }: Settings): ReadonlySet<nn.Parameter> {
+  return new Set(
+    ignoredStates.flatMap((each) => ('parameters' in each ? [...each.parameters()] : [each])),
+  );
+}
+
+/** All ranks get the values of the first. */
+function copyFromFirst(tensors: readonly Tensor[], { mesh }: ShardMesh): void {
+  noGrad(() => {
+    for (const t of tensors)
+      for (let dim = mesh.ndim - 1; dim >= 0; dim--) {
+        const group = mesh.getGroup(dim);
+        const local = localOf(t).detach();
+        if (group.size > 1) broadcast(local, group.ranks[0] as number, { group });
+      }
+  });
+}

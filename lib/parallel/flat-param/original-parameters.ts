@@ -1,0 +1,103 @@
+/**
+ * The original parameters under `useOrigParams`: between steps each is a view of what this rank's
+ * shard holds of it, a flat tensor that may be empty. Optimizers update them.
+ */
+import { noGrad, ShapeError, type Tensor } from '../../index.js';
+import type { FlatEntry, FlatParameter } from './flat-entries.js';
+import type { ShardParamInfo } from './layout.js';
+
+export class OriginalParameters {
+  private readonly flatParam: FlatParameter;
+  private readonly entries: readonly FlatEntry[];
+
+  constructor(flatParam: FlatParameter, entries: readonly FlatEntry[]) {
+    this.flatParam = flatParam;
+    this.entries = entries;
+    flatParam.registerPostAccumulateGradHook(() => this.takeGradient());
+  }
+
+  get parameters(): Tensor[] {
+    return this.entries.map(({ parameter }) => parameter);
+  }
+
+  /** What the shard holds of a parameter: all of it in its shape if the shard is not divided. */
+  private partOf(shard: Tensor, i: number): Tensor {
+    const info = this.flatParam._shardParamInfos[i] as ShardParamInfo;
+    const { shape, numel } = this.entries[i] as FlatEntry;
+    const part = shard.narrow(0, info.offsetInShard ?? 0, info.numelInShard ?? 0);
+    return this.flatParam._isWhole && info.numelInShard === numel ? part.view(shape) : part;
+  }
+
+  /** Makes all parameters views of the shard, which may have new memory. */
+  use(): void {
+    const { flatParam } = this;
+    const storage = flatParam.untypedStorage();
+    const moved = this.entries.some(({ parameter }) => parameter.untypedStorage() !== storage);
+    if (!moved) return;
+    noGrad(() => {
+      const shard = flatParam.detach();
+      for (const [i, { parameter }] of this.entries.entries()) {
+        if (parameter.untypedStorage() === storage) continue;
+        const part = this.partOf(shard, i);
+        if (parameter.grad !== null && !sameShape(parameter.grad, part)) parameter.grad = null;
+        parameter.data = part;
+      }
+    });
+  }
+
+  /**
+   * Copies the values of parameters whose memory was replaced, by `module.to` or `data =`, into the
+   * shard, which gets their dtype and device. Follows changes of `requiresGrad`.
+   *
+   * @throws ShapeError if one has another shape than its part of the shard
+   */
+  adopt(): void {
+    const { flatParam, entries } = this;
+    flatParam.requiresGrad_(entries.some(({ parameter }) => parameter.requiresGrad));
+    const storage = flatParam.untypedStorage();
+    const moved = entries.flatMap(({ parameter, name }, i) =>
+      parameter.untypedStorage() === storage ? [] : [{ parameter, name, i }],
+    );
+    const [first] = moved;
+    if (first === undefined) return;
+    noGrad(() => {
+      const { dtype, device } = first.parameter;
+      if (dtype !== flatParam.dtype || device !== flatParam.device)
+        flatParam.data = flatParam.detach().to({ dtype, device });
+      const shard = flatParam.detach();
+      for (const { parameter, name, i } of moved) {
+        const part = this.partOf(shard, i);
+        if (!sameShape(parameter, part))
+          throw new ShapeError(
+            `FullyShardedDataParallel: expected "${name}" to have the shape of its part of this ` +
+              `rank's shard, [${part.shape.join(', ')}], got [${parameter.shape.join(', ')}]. ` +
+              'Change whole parameters in summonFullParams.',
+            { parameter: name, expected: part.shape, given: parameter.shape },
+          );
+        part.copy_(parameter);
+      }
+    });
+    this.use();
+  }
+
+  /** Divides the gradient of the shard among the parameters. */
+  private takeGradient(): void {
+    const { flatParam } = this;
+    const { grad } = flatParam;
+    if (grad === null) return;
+    flatParam.grad = null;
+    noGrad(() => {
+      for (const [i, { parameter }] of this.entries.entries()) {
+        const info = flatParam._shardParamInfos[i] as ShardParamInfo;
+        if (!info.inShard || !parameter.requiresGrad) continue;
+        const part = this.partOf(grad, i);
+        if (parameter.grad === null) parameter.grad = part;
+        else parameter.grad.add_(part);
+      }
+    });
+  }
+}
+
+function sameShape(a: Tensor, b: Tensor): boolean {
+  return a.shape.length === b.shape.length && a.shape.every((size, i) => size === b.shape[i]);
+}

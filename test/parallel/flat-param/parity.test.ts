@@ -1,0 +1,121 @@
+/** A model of flat parameters trains as one device does, with each option. */
+import {
+  CPUOffload,
+  type FSDPOptions,
+  initDeviceMesh,
+  type ShardingStrategyName,
+} from '../../../lib/distributed.js';
+import { type nn, optim } from '../../../lib/index.js';
+import { withRanks } from '../../../lib/testing/index.js';
+import {
+  assertClose,
+  batchOf,
+  Model,
+  makeModel,
+  oneDevice,
+  step,
+  Tied,
+  valuesOf,
+  wrap,
+} from './models.js';
+
+const STEPS = 10;
+
+async function assertTrainsAlike(
+  kind: new () => nn.AnyModule,
+  rank: number,
+  ranks: number,
+  options: FSDPOptions,
+  prepare: (model: nn.AnyModule) => void = () => {},
+): Promise<void> {
+  const expected = await oneDevice(kind, STEPS, prepare);
+  const inner = makeModel(kind);
+  prepare(inner);
+  const model = wrap(inner, options);
+  const adam = new optim.AdamW(model.parameters(), { lr: 0.01 });
+  for (let i = 0; i < STEPS; i++) step(model, adam, batchOf(i, rank, ranks));
+  const state = await valuesOf(Object.entries(model.stateDict()));
+  for (const name of state.keys()) if (!expected.has(name)) state.delete(name); // second names of shared ones
+  assertClose(state, expected);
+}
+
+const strategies: ShardingStrategyName[] = ['FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD'];
+
+describe('FullyShardedDataParallel', () => {
+  for (const ranks of [1, 2, 3, 4]) {
+    for (const useOrigParams of [false, true])
+      it(
+        `trains ${ranks} ranks as one device, with useOrigParams: ${useOrigParams}`,
+        withRanks(ranks, (rank) => assertTrainsAlike(Model, rank, ranks, { useOrigParams })),
+      );
+  }
+
+  for (const shardingStrategy of strategies)
+    for (const useOrigParams of [false, true])
+      it(
+        `trains 3 ranks with ${shardingStrategy} and useOrigParams: ${useOrigParams}`,
+        withRanks(3, (rank) =>
+          assertTrainsAlike(Model, rank, 3, { shardingStrategy, useOrigParams }),
+        ),
+      );
+
+  for (const shardingStrategy of ['HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'] as const)
+    it(
+      `trains 2 replicas of 2 ranks with ${shardingStrategy}`,
+      withRanks(4, (rank) => {
+        const deviceMesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['replica', 'shard'] });
+        return assertTrainsAlike(Model, rank, 4, { shardingStrategy, deviceMesh });
+      }),
+    );
+
+  for (const useOrigParams of [false, true]) {
+    it(
+      `trains shared parameters as one, with useOrigParams: ${useOrigParams}`,
+      withRanks(3, (rank) => assertTrainsAlike(Tied, rank, 3, { useOrigParams })),
+    );
+
+    it(
+      `keeps shards on the CPU with an offload, with useOrigParams: ${useOrigParams}`,
+      withRanks(2, (rank) =>
+        assertTrainsAlike(Model, rank, 2, {
+          cpuOffload: new CPUOffload({ offloadParams: true }),
+          useOrigParams,
+        }),
+      ),
+    );
+  }
+
+  for (const backwardPrefetch of ['BACKWARD_PRE', 'BACKWARD_POST', null] as const)
+    it(
+      `trains with forward prefetch and backward prefetch ${backwardPrefetch}`,
+      withRanks(2, (rank) =>
+        assertTrainsAlike(Model, rank, 2, { forwardPrefetch: true, backwardPrefetch }),
+      ),
+    );
+
+  it(
+    'leaves frozen parameters as they are, with useOrigParams',
+    withRanks(3, (rank) =>
+      assertTrainsAlike(Model, rank, 3, { useOrigParams: true }, (model) => {
+        (model.getParameter('first.up.weight') as nn.Parameter).requiresGrad_(false);
+        (model.getParameter('second.bias') as nn.Parameter).requiresGrad_(false);
+      }),
+    ),
+  );
+
+  it(
+    'leaves a frozen module as it is',
+    withRanks(2, (rank) =>
+      assertTrainsAlike(Model, rank, 2, {}, (model) => {
+        model.getSubmodule('first').requiresGrad_(false);
+      }),
+    ),
+  );
+
+  it(
+    'wraps what a policy chooses',
+    withRanks(2, (rank) =>
+      assertTrainsAlike(Tied, rank, 2, { autoWrapPolicy: (_, path) => path === 'block' }),
+    ),
+  );
+});
