@@ -61,6 +61,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
   const outputs = ['outputLayouts', 'desiredOutputLayouts'];
   const apply = (style: dist.ParallelStyle, module: nn.AnyModule) => (o: Options) =>
     style._apply(module, mesh, o);
+  const wrapped = () => new dist.FullyShardedDataParallel(linear());
   const calls: Calls = {
     'Tensor.redistribute': (o) => sharded().redistribute(mesh, [Shard(0)], o),
     'Tensor.toLocal': (o) => sharded().toLocal(o),
@@ -136,6 +137,18 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'distributed.fullyShard': (o) => dist.fullyShard(linear(), o),
     'new distributed.MixedPrecisionPolicy': (o) => new dist.MixedPrecisionPolicy(o),
     'new distributed.CPUOffloadPolicy': (o) => new dist.CPUOffloadPolicy(o),
+    'new distributed.FullyShardedDataParallel': (o) =>
+      new dist.FullyShardedDataParallel(linear(), o),
+    'distributed.FullyShardedDataParallel.summonFullParams': (o) =>
+      dist.FullyShardedDataParallel.summonFullParams(wrapped(), () => 1, o),
+    'FullyShardedDataParallel.namedParameters': (o) => [...wrapped().namedParameters('', o)],
+    'FullyShardedDataParallel.namedBuffers': (o) => [...wrapped().namedBuffers('', o)],
+    'new distributed.FlatParamHandle': (o) => {
+      const module = linear();
+      return new dist.FlatParamHandle([...module.parameters()], module, o);
+    },
+    'new distributed.MixedPrecision': (o) => new dist.MixedPrecision(o),
+    'new distributed.CPUOffload': (o) => new dist.CPUOffload(o),
     'distributed.PrepareModuleInput': (o) => dist.PrepareModuleInput(withInputs(o)),
     'distributed.PrepareModuleOutput': (o) =>
       dist.PrepareModuleOutput(layouts(o, ...outputs) as never),
@@ -153,6 +166,9 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     inputKwargLayouts: { mask: Shard(0) }, desiredInputKwargLayouts: { mask: Replicate() }, partitionFn: () => {}, inputFn: () => {}, outputFn: (_: unknown, output: unknown) => output,
     reshardAfterForward: 2, mpPolicy: new dist.MixedPrecisionPolicy(), offloadPolicy: new dist.CPUOffloadPolicy(), shardPlacementFn: () => Shard(0), paramDtype: 'bfloat16', reduceDtype: 'float32',
     outputDtype: 'float32', castForwardInputs: false, pinMemory: false,
+    processGroup: dist.worldGroup(), shardingStrategy: 'SHARD_GRAD_OP', cpuOffload: new dist.CPUOffload(), autoWrapPolicy: () => false, backwardPrefetch: null, mixedPrecision: new dist.MixedPrecision(),
+    ignoredStates: [], syncModuleStates: true, forwardPrefetch: true, useOrigParams: true, deviceMesh: mesh, recurse: false, removeDuplicate: false, writeback: false, offloadParams: true,
+    mpParamDtype: 'bfloat16', mpReduceDtype: 'float32', bufferDtype: 'bfloat16', castRootForwardInputs: false,
   }; // biome-ignore format: a table
   return { calls, values };
 }

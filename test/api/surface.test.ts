@@ -35,7 +35,8 @@ const distributed = list(`
   DeviceMesh initDeviceMesh getCurrentMesh DTensor DTensorSpec TensorMeta distributeTensor Shard Replicate Partial explicitRedistribution CommDebugMode visualizeSharding
   parallelizeModule distributeModule ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput
   PrepareModuleInputOutput ParallelStyle lossParallel
-  fullyShard MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy FSDPParamGroup`);
+  fullyShard MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy FSDPParamGroup
+  FullyShardedDataParallel FlatParamHandle FlatParamShardMetadata MixedPrecision CPUOffload`);
 const switches = list(
   `noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`,
 );

@@ -29,8 +29,6 @@ export class FlatParameter extends nn.Parameter {
 
 /** One parameter of a flat parameter. */
 export interface FlatEntry {
-  /** The parameter as it was made. */
-  readonly parameter: nn.Parameter;
   /** The dotted path from the module of the handle. */
   readonly name: string;
   /** Every property that holds it: several if it is shared. */
@@ -49,8 +47,13 @@ interface Distributed {
   readonly stride: Shape;
 }
 
-/** The entries to which flattened parameters belong. */
-const flattened = new WeakMap<nn.Parameter, FlatEntry>();
+/** The parameters that handles have taken. */
+const flattened = new WeakSet<nn.Parameter>();
+
+/** Marks parameters that a handle has taken. */
+export function markFlattened(parameters: Iterable<nn.Parameter>): void {
+  for (const parameter of parameters) flattened.add(parameter);
+}
 
 /** Whether a handle has taken the parameter. */
 export function isFlattened(parameter: nn.Parameter): boolean {
@@ -71,7 +74,10 @@ export function setMember({ module, name }: Slot, value: unknown): void {
  * @throws ArgumentError for an empty list, a parameter that is not in the module, and one that is
  * flattened already or used outside of the module that flattened it
  */
-export function entriesOf(params: readonly nn.Parameter[], module: nn.AnyModule): FlatEntry[] {
+export function entriesOf(
+  params: readonly nn.Parameter[],
+  module: nn.AnyModule,
+): Map<nn.Parameter, FlatEntry> {
   if (params.length === 0)
     throw new ArgumentError(
       `${OP}: Cannot construct a FlatParamHandle with an empty parameter list`,
@@ -97,9 +103,9 @@ export function entriesOf(params: readonly nn.Parameter[], module: nn.AnyModule)
         'nor a module below it has. Pass [...module.parameters()].',
       { op: OP, missing },
     );
-  const entries = [...found].map(([parameter, { name, slots }]) => entryOf(parameter, name, slots));
-  for (const entry of entries) flattened.set(entry.parameter, entry);
-  return entries;
+  return new Map(
+    [...found].map(([parameter, { name, slots }]) => [parameter, entryOf(parameter, name, slots)]),
+  );
 }
 
 /** The parameters of a module itself, also those that it holds twice. */
@@ -116,7 +122,6 @@ function entryOf(parameter: nn.Parameter, name: string, slots: readonly Slot[]):
     );
   const local = noGrad(() => localOf(parameter));
   return {
-    parameter,
     name,
     slots,
     shape: local.shape,
@@ -137,34 +142,36 @@ function entryOf(parameter: nn.Parameter, name: string, slots: readonly Slot[]):
  * @throws DtypeError unless the dtypes are one floating dtype, DeviceError for several devices and
  * for meta, ArgumentError if some are frozen and `useOrigParams` is false
  */
-export function checkUniform(entries: readonly FlatEntry[], useOrigParams: boolean): void {
-  const [first] = entries as [FlatEntry];
-  for (const { parameter, name } of entries) {
-    const { dtype, device, requiresGrad } = parameter;
+export function checkUniform(
+  entries: ReadonlyMap<nn.Parameter, FlatEntry>,
+  useOrigParams: boolean,
+): void {
+  const [[first, { name: firstName }]] = [...entries] as [[nn.Parameter, FlatEntry]];
+  for (const [{ dtype, device, requiresGrad }, { name }] of entries) {
     if (!dtype.isFloatingPoint)
       throw new DtypeError(
         `${OP}: expected floating parameters, got "${name}" of ${dtype.name}. Make it a buffer.`,
         { op: OP, parameter: name, dtype: dtype.name },
       );
-    if (dtype !== first.parameter.dtype)
+    if (dtype !== first.dtype)
       throw new DtypeError(
-        `${OP}: expected parameters of one dtype, got ${first.parameter.dtype.name} for ` +
-          `"${first.name}" and ${dtype.name} for "${name}". Wrap the modules of each dtype first.`,
-        { op: OP, parameters: [first.name, name] },
+        `${OP}: expected parameters of one dtype, got ${first.dtype.name} for ` +
+          `"${firstName}" and ${dtype.name} for "${name}". Wrap the modules of each dtype first.`,
+        { op: OP, parameters: [firstName, name] },
       );
-    if (device !== first.parameter.device || String(device) === 'meta')
+    if (device !== first.device || String(device) === 'meta')
       throw new DeviceError(
-        `${OP}: expected parameters in the memory of one device, got "${first.name}" on ` +
-          `${first.parameter.device} and "${name}" on ${device}. Move the module first, or give ` +
+        `${OP}: expected parameters in the memory of one device, got "${firstName}" on ` +
+          `${first.device} and "${name}" on ${device}. Move the module first, or give ` +
           'it memory with toEmpty({ device }).',
-        { op: OP, parameters: [first.name, name] },
+        { op: OP, parameters: [firstName, name] },
       );
-    if (!useOrigParams && requiresGrad !== first.parameter.requiresGrad)
+    if (!useOrigParams && requiresGrad !== first.requiresGrad)
       throw new ArgumentError(
         `${OP}: expected all parameters to have the same requiresGrad, got ` +
-          `${first.parameter.requiresGrad} for "${first.name}" and ${requiresGrad} for "${name}". ` +
+          `${first.requiresGrad} for "${firstName}" and ${requiresGrad} for "${name}". ` +
           'Pass { useOrigParams: true }, or wrap the frozen modules first.',
-        { op: OP, parameters: [first.name, name] },
+        { op: OP, parameters: [firstName, name] },
       );
   }
 }

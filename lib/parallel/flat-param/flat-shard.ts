@@ -13,7 +13,7 @@ export class FlatShardedParameter extends ShardedParameter {
 
   /** Pads the flat parameter; the group that gets this divides it. */
   constructor(handle: FlatParamHandle, shards: ShardMesh) {
-    handle.padFor(shards.ranks, shards.rank);
+    handle.tensors.padFor(shards.ranks, shards.rank);
     super('_flat_param', [{ module: handle as never, name: 'flatParam' }], 0, shards);
     this.handle = handle;
   }
@@ -23,7 +23,7 @@ export class FlatShardedParameter extends ShardedParameter {
   }
 
   override set(tensor: Tensor): void {
-    if (tensor === this.parameter) this.handle.useShard();
-    else this.handle.useViews(tensor);
+    if (tensor === this.parameter) this.handle.tensors.useShard();
+    else this.handle.tensors.useViews(tensor);
   }
 }

@@ -77,7 +77,7 @@ export class FlatUnit {
     // The root keeps whole parameters for backward, which begins with it.
     const reshards = reshardsAfterForward(strategy) ? null : false;
     this.state = new FSDPState(wrapper, paramGroup, precision, reshards);
-    this.handle?.useShard();
+    this.handle?.tensors.useShard();
   }
 
   /** Whether modules hold whole parameters. */
@@ -90,7 +90,7 @@ export class FlatUnit {
     const { handle, shards } = this;
     if (handle === null || shards === null) return [];
     const own = shards.ranks === 1 ? [] : [shards.group];
-    return [...handle.gradientsByMesh()].map(([mesh, grads]) => ({
+    return [...handle.tensors.gradientsByMesh()].map(([mesh, grads]) => ({
       grads,
       groups: [...own, ...(mesh === null ? [] : mesh.shape.map((_, dim) => mesh.getGroup(dim)))],
     }));
@@ -111,7 +111,7 @@ export class FlatUnit {
           `${state.trainingState}. Call it between steps.`,
         { op, state: state.trainingState },
       );
-    handle.adoptOriginals();
+    handle.tensors.adoptOriginals();
     state.group.reshard();
     this.whole = noGrad(() => {
       const { flatParam } = handle;
@@ -122,7 +122,7 @@ export class FlatUnit {
       else allGatherIntoTensor(whole, shard, { group: shards.group });
       return whole;
     });
-    handle.useParameters(this.whole);
+    handle.tensors.useParameters(this.whole);
     return true;
   }
 
@@ -133,11 +133,11 @@ export class FlatUnit {
     this.whole = null;
     try {
       if (!writeback) return;
-      handle.takeParameters(whole);
+      handle.tensors.takeParameters(whole);
       const each = whole.numel() / shards.ranks;
       noGrad(() => handle.flatParam.detach().copy_(whole.narrow(0, each * shards.rank, each)));
     } finally {
-      handle.useShard();
+      handle.tensors.useShard();
     }
   }
 }

@@ -78,7 +78,7 @@ export class FullyShardedDataParallel<
   /** Before the first forward, and before each of the root: takes over what was changed. */
   private prepare(): undefined {
     if (!this.hasRun || this.prefetch?.isRoot)
-      for (const { handle } of unitsBelow(this)) handle?.adoptOriginals();
+      for (const { handle } of unitsBelow(this)) handle?.tensors.adoptOriginals();
     if (!this.hasRun) this.convertBuffers();
     this.hasRun = true;
     return undefined;
@@ -152,7 +152,7 @@ export class FullyShardedDataParallel<
     checkLimit(op, 'normType', normType);
     if (normType <= 0) throw unexpected(op, 'normType', 'a number above 0', normType);
     const units = unitsBelow(this);
-    const sharded = new Set(units.flatMap(({ handle }) => handle?.trainedParameters ?? []));
+    const sharded = new Set(units.flatMap(({ handle }) => handle?.tensors.trainedParameters ?? []));
     const others = [...this.parameters()].filter((p) => !sharded.has(p));
     const plain = others.flatMap(({ grad }) => grad ?? []);
     return clipGradients(

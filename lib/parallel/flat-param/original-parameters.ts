@@ -2,7 +2,7 @@
  * The original parameters under `useOrigParams`: between steps each is a view of what this rank's
  * shard holds of it, a flat tensor that may be empty. Optimizers update them.
  */
-import { noGrad, ShapeError, type Tensor } from '../../index.js';
+import { type nn, noGrad, ShapeError, type Tensor } from '../../index.js';
 import type { FlatEntry, FlatParameter } from './flat-entries.js';
 import type { ShardParamInfo } from './layout.js';
 
@@ -10,14 +10,18 @@ export class OriginalParameters {
   private readonly flatParam: FlatParameter;
   private readonly entries: readonly FlatEntry[];
 
-  constructor(flatParam: FlatParameter, entries: readonly FlatEntry[]) {
+  /** In the order of the entries. */
+  readonly parameters: readonly nn.Parameter[];
+
+  constructor(
+    flatParam: FlatParameter,
+    entries: readonly FlatEntry[],
+    parameters: readonly nn.Parameter[],
+  ) {
+    this.parameters = parameters;
     this.flatParam = flatParam;
     this.entries = entries;
     flatParam.registerPostAccumulateGradHook(() => this.takeGradient());
-  }
-
-  get parameters(): Tensor[] {
-    return this.entries.map(({ parameter }) => parameter);
   }
 
   /** What the shard holds of a parameter: all of it in its shape if the shard is not divided. */
@@ -32,11 +36,11 @@ export class OriginalParameters {
   use(): void {
     const { flatParam } = this;
     const storage = flatParam.untypedStorage();
-    const moved = this.entries.some(({ parameter }) => parameter.untypedStorage() !== storage);
+    const moved = this.parameters.some((parameter) => parameter.untypedStorage() !== storage);
     if (!moved) return;
     noGrad(() => {
       const shard = flatParam.detach();
-      for (const [i, { parameter }] of this.entries.entries()) {
+      for (const [i, parameter] of this.parameters.entries()) {
         if (parameter.untypedStorage() === storage) continue;
         const part = this.partOf(shard, i);
         if (parameter.grad !== null && !sameShape(parameter.grad, part)) parameter.grad = null;
@@ -52,11 +56,11 @@ export class OriginalParameters {
    * @throws ShapeError if one has another shape than its part of the shard
    */
   adopt(): void {
-    const { flatParam, entries } = this;
-    flatParam.requiresGrad_(entries.some(({ parameter }) => parameter.requiresGrad));
+    const { flatParam, parameters } = this;
+    flatParam.requiresGrad_(parameters.some(({ requiresGrad }) => requiresGrad));
     const storage = flatParam.untypedStorage();
-    const moved = entries.flatMap(({ parameter, name }, i) =>
-      parameter.untypedStorage() === storage ? [] : [{ parameter, name, i }],
+    const moved = parameters.flatMap((parameter, i) =>
+      parameter.untypedStorage() === storage ? [] : [{ parameter, i }],
     );
     const [first] = moved;
     if (first === undefined) return;
@@ -65,7 +69,8 @@ export class OriginalParameters {
       if (dtype !== flatParam.dtype || device !== flatParam.device)
         flatParam.data = flatParam.detach().to({ dtype, device });
       const shard = flatParam.detach();
-      for (const { parameter, name, i } of moved) {
+      for (const { parameter, i } of moved) {
+        const { name } = this.entries[i] as FlatEntry;
         const part = this.partOf(shard, i);
         if (!sameShape(parameter, part))
           throw new ShapeError(
@@ -87,7 +92,7 @@ export class OriginalParameters {
     if (grad === null) return;
     flatParam.grad = null;
     noGrad(() => {
-      for (const [i, { parameter }] of this.entries.entries()) {
+      for (const [i, parameter] of this.parameters.entries()) {
         const info = flatParam._shardParamInfos[i] as ShardParamInfo;
         if (!info.inShard || !parameter.requiresGrad) continue;
         const part = this.partOf(grad, i);

@@ -1,0 +1,207 @@
+/** The tensors of a flat parameter in the modules that use them. */
+import type { DeviceMesh } from '../../distributed/index.js';
+import { empty, foreachCopy_, nn, noGrad, type Tensor, zeros } from '../../index.js';
+import {
+  type FlatEntry,
+  type FlatParameter,
+  localLike,
+  memberOf,
+  setMember,
+  shardingMesh,
+  viewOf,
+} from './flat-entries.js';
+import { type FlatMemory, FlatViews, type ViewSource } from './flat-views.js';
+import { type FlatLayout, type FlatRange, type ShardParamInfo, shardParamInfos } from './layout.js';
+import type { OriginalParameters } from './original-parameters.js';
+
+/** The property of a module that holds its flat parameter. */
+const FLAT_PARAM = '_flat_param';
+
+export class ModuleTensors implements ViewSource {
+  private readonly module: nn.AnyModule;
+  private readonly entries: readonly FlatEntry[];
+  private readonly layout: FlatLayout;
+  private readonly flatParam: FlatParameter;
+  /** Null unless optimizers keep them. */
+  private readonly originals: OriginalParameters | null;
+  /** The parameters as the last whole tensor has given them to modules. */
+  private views: { readonly flat: Tensor; readonly tensors: readonly Tensor[] } | null = null;
+  /** Whether modules hold what is there between steps. */
+  private isShardedInModules = false;
+
+  constructor(
+    module: nn.AnyModule,
+    entries: readonly FlatEntry[],
+    layout: FlatLayout,
+    flatParam: FlatParameter,
+    originals: OriginalParameters | null,
+  ) {
+    this.module = module;
+    this.entries = entries;
+    this.layout = layout;
+    this.flatParam = flatParam;
+    this.originals = originals;
+  }
+
+  /**
+   * Pads the flat parameter with zeros to equal shards of so many ranks, before it is divided. Sets
+   * what the shard of one of them holds.
+   */
+  padFor(ranks: number, rank: number): void {
+    const { flatParam, layout } = this;
+    const each = Math.ceil(layout.numel / ranks);
+    const missing = each * ranks - layout.numel;
+    if (missing > 0)
+      noGrad(() => {
+        const padded = zeros([each * ranks], { dtype: flatParam.dtype, device: flatParam.device });
+        padded.narrow(0, 0, layout.numel).copy_(flatParam);
+        flatParam.data = padded;
+      });
+    flatParam._shardParamInfos = shardParamInfos(layout, rank * each, (rank + 1) * each - 1);
+    flatParam._isWhole = ranks === 1;
+  }
+
+  trainable(): readonly boolean[] {
+    const { originals, flatParam } = this;
+    if (originals === null) return this.entries.map(() => flatParam.requiresGrad);
+    return originals.parameters.map(({ requiresGrad }) => requiresGrad);
+  }
+
+  private rangeOf(i: number): FlatRange {
+    return this.layout.parameters[i] as FlatRange;
+  }
+
+  viewsOf(flat: Tensor): Tensor[] {
+    return this.entries.map((entry, i) => viewOf(entry, flat, this.rangeOf(i).start));
+  }
+
+  flatGradient(grads: readonly (Tensor | null)[], { numel, dtype, device }: FlatMemory): Tensor {
+    const isFilled = this.layout.numel === numel && this.layout.padding.length === 0;
+    const isComplete = isFilled && !grads.includes(null);
+    const flat = (isComplete ? empty : zeros)([numel], { dtype, device });
+    copyIn(flat, this.entries, this.layout, grads);
+    return flat;
+  }
+
+  /** Gives modules the parameters of a whole flat tensor. */
+  useViews(flat: Tensor): void {
+    if (this.views?.flat !== flat) this.views = { flat, tensors: FlatViews.apply(this, flat) };
+    this.unregister();
+    this.put(this.views.tensors);
+  }
+
+  /**
+   * Gives modules what is there between steps: the original parameters, or tensors without values
+   * and the flat parameter.
+   */
+  useShard(): void {
+    if (this.originals !== null) {
+      this.originals.use();
+      if (!this.isShardedInModules) this.put(this.originals.parameters);
+    } else if (!this.isShardedInModules) {
+      this.put(this.placeholders());
+      setMember({ module: this.module, name: FLAT_PARAM }, this.flatParam);
+    }
+    this.views = null;
+    this.isShardedInModules = true;
+  }
+
+  /** The whole parameters where this rank has them, else tensors on meta. */
+  private placeholders(): Tensor[] {
+    const { flatParam } = this;
+    return noGrad(() => {
+      if (flatParam._isWhole) return this.viewsOf(flatParam.detach());
+      const { dtype } = flatParam;
+      return this.entries.map(({ distributed, shape }) =>
+        empty(distributed?.shape ?? shape, { dtype, device: 'meta' }),
+      );
+    });
+  }
+
+  /** Gives modules parameters on a whole flat tensor, to be read and written. */
+  useParameters(flat: Tensor): void {
+    const views = noGrad(() => this.viewsOf(flat));
+    this.unregister();
+    this.put(views.map((view, i) => new nn.Parameter(view, this.trainable()[i] as boolean)));
+  }
+
+  /** Copies what modules hold in place of the parameters of {@link useParameters} into `flat`. */
+  takeParameters(flat: Tensor): void {
+    const storage = flat.untypedStorage();
+    const values = this.entries.map(({ slots: [slot] }) => memberOf(slot as never) as Tensor);
+    noGrad(() =>
+      copyIn(
+        flat,
+        this.entries,
+        this.layout,
+        values.map((value) => (value.untypedStorage() === storage ? null : value)),
+      ),
+    );
+  }
+
+  private put(tensors: readonly Tensor[]): void {
+    for (const [i, { slots }] of this.entries.entries())
+      for (const slot of slots) setMember(slot, tensors[i]);
+  }
+
+  private unregister(): void {
+    this.isShardedInModules = false;
+    delete (this.module as unknown as Record<string, unknown>)[FLAT_PARAM];
+  }
+
+  /** The parameters that optimizers update. */
+  get trainedParameters(): readonly nn.Parameter[] {
+    return this.originals?.parameters ?? [this.flatParam];
+  }
+
+  /**
+   * The gradients on this rank, by the meshes of tensor parallelism over which they are sharded. All
+   * ranks get the same meshes in the same order.
+   */
+  gradientsByMesh(): Map<DeviceMesh | null, Tensor[]> {
+    const byMesh = new Map<DeviceMesh | null, Tensor[]>();
+    if (this.entries.every(({ distributed }) => distributed === null)) {
+      const grads = this.trainedParameters.flatMap(({ grad }) => grad ?? []);
+      return byMesh.set(null, grads);
+    }
+    for (const [i, entry] of this.entries.entries()) {
+      const mesh = shardingMesh(entry);
+      const known = byMesh.get(mesh) ?? [];
+      byMesh.set(mesh, known);
+      const grad = this.gradientOf(i);
+      if (grad !== null) known.push(grad);
+    }
+    return byMesh;
+  }
+
+  /** The gradient of this rank's part of a parameter. */
+  private gradientOf(i: number): Tensor | null {
+    if (this.originals !== null) return (this.originals.parameters[i] as Tensor).grad;
+    const { offsetInShard, numelInShard } = this.flatParam._shardParamInfos[i] as ShardParamInfo;
+    if (offsetInShard === null || numelInShard === null) return null;
+    return this.flatParam.grad?.narrow(0, offsetInShard, numelInShard) ?? null;
+  }
+
+  /** Copies values of original parameters whose memory was replaced. */
+  adoptOriginals(): void {
+    this.originals?.adopt();
+  }
+}
+
+/** Copies values into their places in a flat tensor; null for those that are there already. */
+export function copyIn(
+  flat: Tensor,
+  entries: readonly FlatEntry[],
+  { parameters }: FlatLayout,
+  values: readonly (Tensor | null)[],
+): void {
+  const targets: Tensor[] = [];
+  const sources: Tensor[] = [];
+  for (const [i, value] of values.entries()) {
+    if (value === null) continue;
+    const { start, numel } = parameters[i] as FlatRange;
+    targets.push(flat.narrow(0, start, numel));
+    sources.push(localLike(entries[i] as FlatEntry, value.detach()).reshape([-1]));
+  }
+  foreachCopy_(targets, sources);
+}
