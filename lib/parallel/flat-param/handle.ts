@@ -70,11 +70,15 @@ const PADDING_VALUE = 42;
 export class FlatParamHandle {
   /** All parameters, or this rank's shard of them. */
   readonly flatParam: FlatParameter;
+  /** What the ranks divide. */
   readonly shardingStrategy: ShardingStrategyName;
+  /** Whether the shard lies on the CPU between steps. */
   readonly offloadParams: boolean;
+  /** Whether optimizers keep the original parameters. */
   readonly useOrigParams: boolean;
   /** The dtype of whole parameters in forward and backward; that of the shards if null. */
   readonly mpParamDtype: DType | null;
+  /** The dtype in which gradients are reduced; `mpParamDtype` if null. */
   readonly mpReduceDtype: DType | null;
   /** @internal */
   readonly tensors: ModuleTensors;

@@ -55,9 +55,11 @@ export function layOut(
  * @see PyTorch `torch.distributed.fsdp._flat_param._ShardParamInfo`
  */
 export interface ShardParamInfo {
+  /** Whether it holds any. */
   readonly inShard: boolean;
   /** The start in the shard. */
   readonly offsetInShard: number | null;
+  /** The number of elements. */
   readonly numelInShard: number | null;
   /** The first element of the parameter. */
   readonly intraParamStartIdx: number | null;
@@ -100,9 +102,13 @@ export function shardParamInfos(
  * @see PyTorch `torch.distributed.fsdp._flat_param.FlatParamShardMetadata`
  */
 export class FlatParamShardMetadata {
+  /** Dotted paths from the module. */
   readonly paramNames: readonly string[];
+  /** The shapes of the whole parameters. */
   readonly paramShapes: readonly Shape[];
+  /** Their numbers of elements. */
   readonly paramNumels: readonly number[];
+  /** The first and last element that the shard holds. */
   readonly paramOffsets: readonly (readonly [first: number, last: number])[];
 
   constructor(fields: {

@@ -92,10 +92,15 @@ export interface MixedPrecisionSettings {
  * new MixedPrecision({ paramDtype: bfloat16, reduceDtype: float32 })
  */
 export class MixedPrecision {
+  /** The dtype of whole parameters, of compute and of gradients; that of the shards if null. */
   readonly paramDtype: DType | null;
+  /** The dtype in which gradients are reduced; `paramDtype` if null. */
   readonly reduceDtype: DType | null;
+  /** The dtype of floating buffers; null leaves them. */
   readonly bufferDtype: DType | null;
+  /** Whether floating arguments of every wrapped module are cast. */
   readonly castForwardInputs: boolean;
+  /** Whether floating arguments of the outermost wrapped module are cast. */
   readonly castRootForwardInputs: boolean;
 
   /** @throws ArgumentError for a dtype that is not floating */
