@@ -12,9 +12,20 @@ export {
 } from './autograd/grad-mode.js';
 export * as autograd from './autograd/index.js';
 export * as ops from './autograd/op-namespaces.js';
-export { type GetOptions, loadSafetensors, SafetensorsFile } from './checkpoint/load.js';
+export {
+  type GetOptions,
+  loadSafetensors,
+  type ReadIntoOptions,
+  type ReadIntoRequest,
+  SafetensorsFile,
+} from './checkpoint/load.js';
 export type { IndexRange } from './checkpoint/ranges.js';
-export { type SaveOptions, saveSafetensors } from './checkpoint/save.js';
+export {
+  type SavedFile,
+  type SaveOptions,
+  saveSafetensors,
+  saveText,
+} from './checkpoint/save.js';
 export {
   type CompileBackend,
   type CompiledGraph,

@@ -5,18 +5,20 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { getHeapStatistics } from 'node:v8';
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { bool, type DType } from '../core/dtype.js';
-import { CheckpointError } from '../core/errors.js';
-import { optionsOf, unexpected } from '../core/options.js';
-import { numelOf } from '../core/shape.js';
+import { CheckpointError, ShapeError } from '../core/errors.js';
+import { checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { rawArray } from '../core/values.js';
 import { openRegular } from '../files/regular-file.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
 import { empty } from '../ops/factories.js';
+import { requireTensor } from '../ops/operand.js';
 import { readFully } from './chunks.js';
 import { headerLength } from './format.js';
 import { Header, MEMORY_PER_HEADER_BYTE } from './header.js';
 import { type IndexRange, readSelection, selectionOf } from './ranges.js';
+import { checkBools, type PartRead, readParts } from './read-into.js';
 import { checkPath } from './save.js';
 import { inSlices } from './time-slices.js';
 
@@ -35,6 +37,24 @@ export interface GetOptions {
    */
   ranges?: readonly (IndexRange | null)[];
 }
+
+/** A part of a stored tensor, and the tensor that it goes to. */
+export interface ReadIntoRequest {
+  /** The name of the stored tensor. */
+  name: string;
+  /** For each dim the indices `[start, end)`, or null for all; dims without a range are whole. */
+  ranges?: readonly (IndexRange | null)[];
+  /** A tensor of the shape of the part. */
+  into: Tensor;
+}
+
+/** Options of {@link SafetensorsFile.readInto}. */
+export interface ReadIntoOptions {
+  /** Bytes between parts that may be read as well, to save reads. 128 KiB by default. */
+  slackBytes?: number;
+}
+
+const SLACK_BYTES = 128 * 2 ** 10;
 
 /** An open safetensors file, whose tensors are read on demand. */
 export class SafetensorsFile {
@@ -121,13 +141,7 @@ export class SafetensorsFile {
       options,
       'device ranges',
     );
-    const entry = this.header.get(name);
-    if (entry === null)
-      throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, {
-        file: this.path,
-        tensor: name,
-      });
-    const { dtype, shape, begin } = entry;
+    const { dtype, shape, begin } = this.entryOf(name);
     const selection = selectionOf('SafetensorsFile.get', ranges, shape);
     const { sizes } = selection;
     const target = deviceOf(device);
@@ -136,25 +150,71 @@ export class SafetensorsFile {
     const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
     const stored = { shape, itemsize: dtype.itemsize, selection };
     await readSelection(this.counted, this.path, this.header.dataStart + begin, stored, bytes);
-    if (dtype === bool) this.checkBools(name, bytes);
+    if (dtype === bool) checkBools(this.path, name, bytes);
     if (target.type === 'cpu' && bytes.length > 0) return valueAccess().adopt(raw, sizes, dtype);
     return makeFromValues(raw, sizes, dtype, target);
   }
 
-  /** Kernels rely on bools of 0 and 1. @throws CheckpointError for other bytes */
-  private checkBools(name: string, bytes: Uint8Array): void {
-    const at = bytes.findIndex((byte) => byte > 1);
-    if (at < 0) return;
-    throw new CheckpointError(
-      `${this.path}: tensor "${name}" of bools holds the byte ${bytes[at]} at ${at}; bools ` +
-        'are 0 or 1',
-      {
-        file: this.path,
-        tensor: name,
-        byte: bytes[at],
-        at,
-      },
-    );
+  /**
+   * Reads parts of several tensors into tensors that are there, with few large reads and little
+   * memory beside them. The targets take the values as by `copy_`, on any device and of any dtype.
+   *
+   * Resolves to a checksum of each part: that of the whole stored tensor, as {@link saveSafetensors}
+   * returns it, with zeros in the place of all that is not of the part. The checksums of parts that
+   * together are the tensor give that of the tensor by XOR.
+   *
+   * @throws CheckpointError if the file has no tensor of a name, is too short or cannot be read;
+   * ShapeError if a target does not have the shape of its part; ArgumentError, IndexError for ranges
+   * that do not fit the tensor
+   * @example
+   * const rows = zeros([1000, 64]);
+   * await file.readInto([{ name: 'embedding.weight', ranges: [[1000, 2000]], into: rows }]);
+   */
+  async readInto(
+    requests: readonly ReadIntoRequest[],
+    options: ReadIntoOptions = {},
+  ): Promise<number[]> {
+    const op = 'SafetensorsFile.readInto';
+    if (!Array.isArray(requests))
+      throw unexpected(op, 'requests', 'a list of { name, ranges, into }', requests);
+    const { slackBytes = SLACK_BYTES } = optionsOf(op, options, 'slackBytes');
+    checkNumber(op, 'slackBytes', slackBytes, { from: 0, whole: true });
+    const parts = requests.map((request) => this.partOf(op, request));
+    return readParts({ file: this.counted, path: this.path, slackBytes }, parts);
+  }
+
+  private partOf(op: string, request: ReadIntoRequest): PartRead {
+    const { name, ranges = [], into } = optionsOf(op, request, 'name ranges into');
+    if (typeof name !== 'string') throw unexpected(op, 'name', 'a string', name);
+    requireTensor(into, op, 'into');
+    if (into.sharding !== null)
+      throw unexpected(op, 'into', 'a plain tensor, such as the local shard of this one', into);
+    const { dtype, shape, begin } = this.entryOf(name);
+    const selection = selectionOf(op, ranges, shape);
+    if (!sameShape(into.shape, selection.sizes))
+      throw new ShapeError(
+        `${op}: expected the target of "${name}" to have the shape of the part, ` +
+          `${formatShape(selection.sizes)}, got ${formatShape(into.shape)}`,
+        { op, name, expected: selection.sizes, given: into.shape },
+      );
+    return { name, dtype, shape, at: this.header.dataStart + begin, selection, into };
+  }
+
+  /** Dtype and sizes of a tensor, from the header. @throws CheckpointError if there is none */
+  metaOf(name: string): { readonly dtype: DType; readonly shape: Shape } {
+    if (typeof name !== 'string')
+      throw unexpected('SafetensorsFile.metaOf', 'name', 'a string', name);
+    const { dtype, shape } = this.entryOf(name);
+    return { dtype, shape };
+  }
+
+  private entryOf(name: string): NonNullable<ReturnType<Header['get']>> {
+    const entry = this.header.get(name);
+    if (entry !== null) return entry;
+    throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, {
+      file: this.path,
+      tensor: name,
+    });
   }
 
   /**

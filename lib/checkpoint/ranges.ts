@@ -108,11 +108,36 @@ function* runStarts(
   }
 }
 
+/** The runs of a selection that has elements: their length, and where they begin. @internal */
+export function runsOf(
+  shape: Shape,
+  selection: Selection,
+  itemsize: number,
+): { starts: Iterable<number>; first: number; last: number; runBytes: number } {
+  const { starts, sizes } = selection;
+  const [outer, runBytes] = runBytesOf(shape, sizes, itemsize);
+  const at = (index: (dim: number) => number): number =>
+    shape.reduce((sum, size, dim) => sum * size + index(dim), 0) * itemsize;
+  return {
+    starts: runStarts(shape, selection, outer, itemsize),
+    first: at((dim) => starts[dim] as number),
+    last: at((dim) => (starts[dim] as number) + (dim < outer ? (sizes[dim] as number) - 1 : 0)),
+    runBytes,
+  };
+}
+
+/** Options of {@link readSelection}. */
+export interface ReadOptions {
+  /** Bytes between runs that a read may include. */
+  readonly gapBytes?: number;
+}
+
 /** The reads that together get a selection, in order. Small gaps are read as well. @internal */
 export function* readsOf(
   shape: Shape,
   selection: Selection,
   itemsize: number,
+  { gapBytes = MOST_GAP_BYTES }: ReadOptions = {},
 ): Generator<Read, void> {
   if (selection.sizes.includes(0)) return;
   const [outer, bytes] = runBytesOf(shape, selection.sizes, itemsize);
@@ -124,7 +149,7 @@ export function* readsOf(
     const gap: number = start - (read?.end ?? 0);
     if (
       read !== null &&
-      gaps + gap <= MOST_GAP_BYTES &&
+      gaps + gap <= gapBytes &&
       (gap === 0 || end - read.begin <= MOST_GROUP_BYTES)
     ) {
       gaps += gap;
@@ -150,8 +175,9 @@ export async function readSelection(
   at: number,
   { shape, itemsize, selection }: { shape: Shape; itemsize: number; selection: Selection },
   bytes: Uint8Array,
+  options: ReadOptions = {},
 ): Promise<void> {
-  const reads = readsOf(shape, selection, itemsize);
+  const reads = readsOf(shape, selection, itemsize, options);
   const failures: unknown[] = [];
   const worker = async (): Promise<void> => {
     for (const read of reads) {

@@ -7,6 +7,7 @@ import { rawArray } from '../core/values.js';
 import { replaceFile } from '../files/replace-file.js';
 import { valueAccess } from '../ops/construct.js';
 import { describe, requireTensor } from '../ops/operand.js';
+import { addBytes } from './checksum.js';
 import { CHUNK_BYTES, writeFully } from './chunks.js';
 import { encodeHeader } from './format.js';
 
@@ -16,6 +17,17 @@ export interface SaveOptions {
   metadata?: Record<string, string>;
   /** @internal */
   chunkBytes?: number;
+}
+
+/** What {@link saveSafetensors} has written. */
+export interface SavedFile {
+  /**
+   * A checksum of the bytes of each tensor, by name: CRC-32 that begins at zero, which {@link
+   * SafetensorsFile.readInto} computes too.
+   */
+  readonly checksums: Readonly<Record<string, number>>;
+  /** Bytes of the file. */
+  readonly bytes: number;
 }
 
 /**
@@ -39,7 +51,7 @@ export async function saveSafetensors(
   path: string,
   tensors: Record<string, Tensor>,
   options: SaveOptions = {},
-): Promise<void> {
+): Promise<SavedFile> {
   const op = 'saveSafetensors';
   checkPath(op, path);
   const entries = Object.entries(recordOf(op, 'tensors', 'an object of tensors by name', tensors));
@@ -73,15 +85,14 @@ export async function saveSafetensors(
       })),
       { ...metadata },
     );
-    await replaceFile(path, (file) => writeAll(file, path, header, sources, chunkBytes));
+    const checksums: [string, number][] = [];
+    await replaceFile(path, async (file) => {
+      checksums.push(...(await writeAll(file, path, header, sources, chunkBytes)));
+    });
+    const bytes = sources.reduce((sum, { view }) => sum + view.nbytes, header.length);
+    return { checksums: Object.fromEntries(checksums), bytes };
   } catch (error) {
-    throw error instanceof ShardwiseError
-      ? error
-      : new CheckpointError(
-          `${path}: cannot be written: ${(error as Error).message}`,
-          { file: path },
-          { cause: error },
-        );
+    throw cannotWrite(path, error);
   } finally {
     for (const source of sources) source.release();
   }
@@ -162,37 +173,65 @@ async function writeAll(
   header: Uint8Array,
   sources: readonly Source[],
   chunkBytes: number,
-): Promise<void> {
+): Promise<[name: string, checksum: number][]> {
   await writeFully(file, path, 0, header);
   let at = header.length;
+  const checksums: [string, number][] = [];
   for (const source of sources) {
-    await writeTensor(file, path, at, source, chunkBytes);
+    checksums.push([source.name, await writeTensor(file, path, at, source, chunkBytes)]);
     at += source.view.nbytes;
   }
   for (const source of sources) source.requireUnchanged(); // together they are one state
+  return checksums;
 }
 
-/** Writes the elements of a tensor in row-major order, a chunk at a time. */
+/** Writes the elements of a tensor in row-major order, a chunk at a time; returns their checksum. */
 async function writeTensor(
   file: FileHandle,
   path: string,
   at: number,
   source: Source,
   chunkBytes: number,
-): Promise<void> {
+): Promise<number> {
   const { itemsize } = source.view.dtype;
   const flat = source.view.contiguous().reshape(-1);
   const most = Math.max(1, Math.floor(chunkBytes / itemsize));
   const raw = rawArray(source.view.dtype, Math.min(most, flat.numel()));
+  let checksum = 0;
   for (let done = 0; done < flat.numel(); done += most) {
     const chunk = raw.subarray(0, Math.min(most, flat.numel() - done));
     await valueAccess().read(flat.narrow(0, done, chunk.length), chunk);
     source.requireUnchanged();
-    await writeFully(
-      file,
-      path,
-      at + done * itemsize,
-      new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength),
-    );
+    const bytes = new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    checksum = addBytes(checksum, bytes);
+    await writeFully(file, path, at + done * itemsize, bytes);
   }
+  return checksum;
+}
+
+/**
+ * Writes a text file as {@link saveSafetensors} writes its file: a reader finds the old text or the
+ * new one, complete, also after a crash.
+ *
+ * @throws CheckpointError if it cannot be written; ArgumentError if `path` is not a path or `text`
+ * not a string
+ */
+export async function saveText(path: string, text: string): Promise<void> {
+  checkPath('saveText', path);
+  if (typeof text !== 'string') throw unexpected('saveText', 'text', 'a string', text);
+  try {
+    await replaceFile(path, (file) => writeFully(file, path, 0, Buffer.from(text)));
+  } catch (error) {
+    throw cannotWrite(path, error);
+  }
+}
+
+function cannotWrite(path: string, error: unknown): ShardwiseError {
+  if (error instanceof ShardwiseError) return error;
+  const { message } = error as Error;
+  return new CheckpointError(
+    `${path}: cannot be written: ${message}`,
+    { file: path },
+    { cause: error },
+  );
 }

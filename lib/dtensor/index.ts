@@ -34,6 +34,7 @@ export {
   functional,
   type GatherTensorOptions,
 } from './functional-collectives.js';
+export { computeLocalShapeAndGlobalOffset, type ShardRegion } from './local-shape.js';
 export { lossParallel } from './loss-parallel.js';
 export { explicitRedistribution } from './redistribute/policy.js';
 export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, TensorMeta } from './spec/spec.js';

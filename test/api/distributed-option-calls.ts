@@ -59,6 +59,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
       : o;
   };
   const outputs = ['outputLayouts', 'desiredOutputLayouts'];
+  const checkpoint = path.join(tmpdir(), `shardwise-options-checkpoint-${process.pid}`);
   const apply = (style: dist.ParallelStyle, module: nn.AnyModule) => (o: Options) =>
     style._apply(module, mesh, o);
   const wrapped = () => new dist.FullyShardedDataParallel(linear());
@@ -134,6 +135,11 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
       dist.distributeModule(linear(), mesh, o)(dist.distributeTensor(x(), mesh)),
     'distributed.parallelizeModule': (o) =>
       dist.parallelizeModule(linear(), mesh, dist.ColwiseParallel(), o),
+    'distributed.distributedCheckpoint.load': async (o) => {
+      const state = { rank: 0 };
+      await dist.distributedCheckpoint.save(checkpoint, { rank });
+      await dist.distributedCheckpoint.load(checkpoint, state, o);
+    },
     'distributed.fullyShard': (o) => dist.fullyShard(linear(), o),
     'new distributed.MixedPrecisionPolicy': (o) => new dist.MixedPrecisionPolicy(o),
     'new distributed.CPUOffloadPolicy': (o) => new dist.CPUOffloadPolicy(o),
@@ -169,6 +175,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     processGroup: dist.worldGroup(), shardingStrategy: 'SHARD_GRAD_OP', cpuOffload: new dist.CPUOffload(), autoWrapPolicy: () => false, backwardPrefetch: null, mixedPrecision: new dist.MixedPrecision(),
     ignoredStates: [], syncModuleStates: true, forwardPrefetch: true, useOrigParams: true, deviceMesh: mesh, recurse: false, removeDuplicate: false, writeback: false, offloadParams: true,
     mpParamDtype: 'bfloat16', mpReduceDtype: 'float32', bufferDtype: 'bfloat16', castRootForwardInputs: false,
+    strict: false, verify: false,
   }; // biome-ignore format: a table
   return { calls, values };
 }
@@ -195,6 +202,14 @@ export function callsOfProcess(): { calls: Calls; values: Values; end: () => voi
       const opened = await SafetensorsFile.open(file);
       await opened.get('a', o).finally(() => opened.close());
     },
+    'SafetensorsFile.readInto': async (o) => {
+      const opened = await SafetensorsFile.open(file);
+      const request = { name: 'a', into: zeros([2, 2]) };
+      const part = 'ranges' in o ? { into: zeros([1, 2]) } : {};
+      const isRequest = 'ranges' in o || 'name' in o || 'into' in o;
+      const requests = [isRequest ? { ...request, ...part, ...o } : request];
+      await opened.readInto(requests, isRequest ? {} : o).finally(() => opened.close());
+    },
     'distributed.initProcessGroup': alone,
     'distributed.launch': (o) => dist.launch(1, () => 1, o),
     'testing.withRanks': (o) => withRanks(1, () => 1, o),
@@ -212,8 +227,8 @@ export function callsOfProcess(): { calls: Calls; values: Values; end: () => voi
   };
   const values: Values = {
     store: new dist.HashStore(), rank: 0, worldSize: 1, timeoutMs: 5000, deviceId: 0, initMethod: pathToFileURL(path.join(folder, 'meeting')).href, mode: 'local', backend: 'shm', args: ['--fast'],
-    env: { SHARD: '1' }, prefixOutput: false, seed: 3, faults: [{ rank: 0, at: 0, kind: 'delay', ms: 1 }], isServer: true, waitForWorkers: false, secret: 'hidden', device: 'cpu', metadata: { step: '1' }, ranges: [],
-    chunkBytes: 4096,
+    env: { SHARD: '1' }, prefixOutput: false, seed: 3, faults: [{ rank: 0, at: 0, kind: 'delay', ms: 1 }], isServer: true, waitForWorkers: false, secret: 'hidden', device: 'cpu', metadata: { step: '1' },
+    chunkBytes: 4096, slackBytes: 0, ranges: [[0, 1]],
   }; // biome-ignore format: a table
   return { calls, values, end: () => rmSync(folder, { recursive: true, force: true }) };
 }

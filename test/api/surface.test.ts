@@ -36,7 +36,8 @@ const distributed = list(`
   parallelizeModule distributeModule ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput
   PrepareModuleInputOutput ParallelStyle lossParallel
   fullyShard MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy FSDPParamGroup
-  FullyShardedDataParallel FlatParamHandle FlatParamShardMetadata MixedPrecision CPUOffload`);
+  FullyShardedDataParallel FlatParamHandle FlatParamShardMetadata MixedPrecision CPUOffload
+  computeLocalShapeAndGlobalOffset`);
 const switches = list(
   `noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`,
 );
@@ -149,6 +150,10 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
     list('compile graphBreak Graph Node GraphModule FakeTensorMode isCompiling reset disable'),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],
+  'distributedCheckpoint has its functions': [
+    distributedEntry.distributedCheckpoint,
+    list('save load'),
+  ],
   'shardwise/testing has its names': [
     testingEntry,
     list('CompileCounter CompileCounterWithBackend FileCheck withRanks'),

@@ -1,0 +1,169 @@
+/**
+ * The index of a checkpoint: which chunks of which files are a tensor. It is written last, so the
+ * folder holds the last complete checkpoint at any time.
+ */
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { CheckpointError, type DTypeName, dtypeByName } from '../../index.js';
+
+export const INDEX_NAME = 'checkpoint.index.json';
+const FORMAT = 'shardwise checkpoint';
+const VERSION = 1;
+
+/** A hyper-rectangle of a tensor in a file. */
+export interface Chunk {
+  /** A file of the folder. */
+  readonly file: string;
+  /** The name of the chunk in the file. */
+  readonly name: string;
+  /** Its first index in each dim of the whole tensor. */
+  readonly offsets: readonly number[];
+  readonly sizes: readonly number[];
+  /** As `saveSafetensors` returns it. */
+  readonly checksum: number;
+}
+
+/** A tensor of a checkpoint. */
+export interface SavedTensor {
+  readonly dtype: DTypeName;
+  readonly shape: readonly number[];
+  readonly chunks: readonly Chunk[];
+}
+
+/** A plain value: of all ranks, or one for each. */
+export type SavedValue = { readonly value: unknown } | { readonly byRank: readonly unknown[] };
+
+/** What a checkpoint holds. */
+export interface CheckpointIndex {
+  readonly format: typeof FORMAT;
+  readonly version: number;
+  readonly generation: number;
+  /** The number of ranks that saved it. */
+  readonly worldSize: number;
+  readonly tensors: Readonly<Record<string, SavedTensor>>;
+  readonly values: Readonly<Record<string, SavedValue>>;
+}
+
+/** The text of an index. */
+export function formatIndex(
+  content: Pick<CheckpointIndex, 'generation' | 'worldSize' | 'tensors' | 'values'>,
+): string {
+  const index: CheckpointIndex = { format: FORMAT, version: VERSION, ...content };
+  return `${JSON.stringify(index)}\n`;
+}
+
+/** Reads the index of a folder; null if there is none. @throws CheckpointError */
+export async function readIndex(folder: string): Promise<CheckpointIndex | null> {
+  const file = path.join(folder, INDEX_NAME);
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw new CheckpointError(
+      `${file}: cannot be read: ${(error as Error).message}`,
+      { file },
+      { cause: error },
+    );
+  }
+  return parseIndex(file, text);
+}
+
+/** The file of a generation that a rank writes. */
+export function shardFileName(generation: number, rank: number): string {
+  return `generation-${generation}-rank-${rank}.safetensors`;
+}
+
+/** Whether a file of a folder is one of those, or a temporary file of one. */
+export function isShardFile(name: string): boolean {
+  return /^generation-\d+-rank-\d+\.safetensors(\..*\.partial)?$/.test(name);
+}
+
+/** @throws CheckpointError unless the text is an index whose chunks are whole tensors */
+export function parseIndex(file: string, text: string): CheckpointIndex {
+  const bad = (what: string): CheckpointError =>
+    new CheckpointError(`${file}: not a valid index of a checkpoint: ${what}`, { file });
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch (error) {
+    throw bad((error as Error).message);
+  }
+  const index = parsed as CheckpointIndex;
+  if (!isObject(parsed) || index.format !== FORMAT)
+    throw bad(`expected "format" to be "${FORMAT}"`);
+  if (index.version !== VERSION)
+    throw bad(`its version is ${index.version}, this library reads version ${VERSION}`);
+  for (const name of ['generation', 'worldSize'] as const)
+    if (!isSize(index[name])) throw bad(`expected "${name}" to be a whole number`);
+  if (!isObject(index.tensors) || !isObject(index.values))
+    throw bad('expected "tensors" and "values" to be objects');
+  for (const [name, tensor] of Object.entries(index.tensors)) {
+    const problem = problemOf(tensor);
+    if (problem !== null) throw bad(`tensor "${name}": ${problem}`);
+  }
+  for (const [name, value] of Object.entries(index.values))
+    if (!isObject(value) || !('value' in value || Array.isArray(value['byRank'])))
+      throw bad(`value "${name}" is neither of all ranks nor one for each`);
+  return index;
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const isSize = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && Number(value) >= 0;
+const isSizes = (value: unknown): value is number[] => Array.isArray(value) && value.every(isSize);
+const numelOf = (sizes: readonly number[]): number => sizes.reduce((a, b) => a * b, 1);
+
+function problemOf(tensor: SavedTensor): string | null {
+  if (!isObject(tensor) || !isSizes(tensor.shape) || !Array.isArray(tensor.chunks))
+    return 'expected dtype, shape and chunks';
+  if (typeof tensor.dtype !== 'string' || !isDtype(tensor.dtype))
+    return `there is no dtype ${JSON.stringify(tensor.dtype)}`;
+  const { shape, chunks } = tensor;
+  for (const chunk of chunks) {
+    if (!isObject(chunk) || !isSizes(chunk.offsets) || !isSizes(chunk.sizes))
+      return 'expected the offsets and sizes of each chunk';
+    if (typeof chunk.name !== 'string' || typeof chunk.file !== 'string')
+      return 'expected the file and name of each chunk';
+    if (!isShardFile(chunk.file)) return `"${chunk.file}" is not the name of a shard file`;
+    if (!isSize(chunk.checksum)) return 'expected the checksum of each chunk';
+    const { offsets, sizes } = chunk;
+    const fits =
+      offsets.length === shape.length &&
+      sizes.length === shape.length &&
+      sizes.every((size, dim) => (offsets[dim] as number) + size <= (shape[dim] as number));
+    if (!fits) return 'a chunk is not within the tensor';
+  }
+  const covered = chunks.reduce((sum, { sizes }) => sum + numelOf(sizes), 0);
+  if (
+    covered !== numelOf(shape) ||
+    chunks.some((a, i) => chunks.slice(0, i).some((b) => overlap(a, b)))
+  )
+    return 'its chunks are not the whole tensor, each element once';
+  return null;
+}
+
+const isDtype = (name: string): boolean => dtypeByName(name as DTypeName) !== undefined;
+
+const overlap = (a: Chunk, b: Chunk): boolean =>
+  intersect(a, b)?.sizes.every((size) => size > 0) ?? false;
+
+/** A hyper-rectangle in the coordinates of the whole tensor. */
+export interface Region {
+  readonly offsets: readonly number[];
+  readonly sizes: readonly number[];
+}
+
+/** What two regions share; null if that is nothing. */
+export function intersect(a: Region, b: Region): Region | null {
+  const offsets = a.offsets.map((start, dim) => Math.max(start, b.offsets[dim] as number));
+  const sizes = offsets.map(
+    (start, dim) =>
+      Math.min(
+        (a.offsets[dim] as number) + (a.sizes[dim] as number),
+        (b.offsets[dim] as number) + (b.sizes[dim] as number),
+      ) - start,
+  );
+  return sizes.every((size) => size > 0) ? { offsets, sizes } : null;
+}

@@ -1,0 +1,73 @@
+/** `distributedCheckpoint`: saves and loads the state of all ranks, for any number of them. */
+import { checkFlag, optionsOf } from '../../core/options.js';
+import { type LoadedCheckpoint, loadAll } from './load.js';
+import { Ranks } from './ranks.js';
+import { checkFolder, prepareSave, writeSave } from './save.js';
+import { type CheckpointState, rng, type Stateful } from './state-entries.js';
+
+/** Options of `distributedCheckpoint.load`. */
+export interface DistributedLoadOptions {
+  /** Whether the paths of the state and of the checkpoint must be the same. True by default. */
+  strict?: boolean;
+  /** Whether checksums are compared. True by default. */
+  verify?: boolean;
+}
+
+/** Saving and loading of states from all ranks. */
+export interface DistributedCheckpoint {
+  /**
+   * Saves a state from all ranks, which call it together; without a process group, from this one.
+   * Each rank writes its own shards to one safetensors file of the folder, what several ranks hold is
+   * written once, and an index is written last. A crash at any moment leaves the last checkpoint.
+   *
+   * @param state - tensors, distributed tensors, modules, optimizers, other objects with `stateDict`,
+   * and plain values, in nested objects
+   * @throws CheckpointError on all ranks if one of them cannot write, with its cause; ArgumentError
+   * for values that cannot be saved
+   * @see PyTorch `torch.distributed.checkpoint.save`
+   * @example
+   * await distributedCheckpoint.save('run', { model, optimizer, rng: distributedCheckpoint.rng, step });
+   */
+  save(folder: string, state: CheckpointState): Promise<void>;
+  /**
+   * Loads a checkpoint into a state, which the ranks of any number and mesh call together. Tensors
+   * are filled in place, plain values are set in the objects of the state, and other objects get
+   * theirs by `loadStateDict`. A rank reads the bytes that it holds and at most 1 MiB more.
+   *
+   * @throws CheckpointError on all ranks, before anything changes, if there is no checkpoint or it
+   * does not fit the state; after some tensors were loaded, if a file is missing or damaged
+   * @see PyTorch `torch.distributed.checkpoint.load`
+   */
+  load(
+    folder: string,
+    state: CheckpointState,
+    options?: DistributedLoadOptions,
+  ): Promise<LoadedCheckpoint>;
+  /** The random numbers of this rank, as a part of a state. */
+  readonly rng: Stateful;
+}
+
+/** Saves and loads the state of all ranks, for any number of them: see {@link DistributedCheckpoint}. */
+export const distributedCheckpoint: DistributedCheckpoint = Object.freeze({
+  async save(folder: string, state: CheckpointState): Promise<void> {
+    const op = 'distributedCheckpoint.save';
+    checkFolder(op, folder);
+    const ranks = new Ranks();
+    await writeSave(ranks, await prepareSave(ranks, folder, state, false));
+  },
+
+  async load(
+    folder: string,
+    state: CheckpointState,
+    options: DistributedLoadOptions = {},
+  ): Promise<LoadedCheckpoint> {
+    const op = 'distributedCheckpoint.load';
+    checkFolder(op, folder);
+    const { strict = true, verify = true } = optionsOf(op, options, 'strict verify');
+    checkFlag(op, 'strict', strict);
+    checkFlag(op, 'verify', verify);
+    return loadAll(new Ranks(), folder, state, { strict, verify });
+  },
+
+  rng,
+});

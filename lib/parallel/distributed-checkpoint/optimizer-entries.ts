@@ -1,0 +1,150 @@
+/**
+ * The state of an optimizer by the names of its parameters, so that it fits any number of ranks and
+ * any order of parameters.
+ */
+import {
+  ArgumentError,
+  CheckpointError,
+  type DTypeLike,
+  noGrad,
+  type optim,
+  Tensor,
+} from '../../index.js';
+import type { CheckpointIndex } from './checkpoint-index.js';
+import { decodeValue } from './json-values.js';
+import type { StateEntries } from './state-entries.js';
+import { targetLike } from './targets.js';
+
+type Group = Record<string, unknown> & { params: string[] };
+
+/** Adds the entries of an optimizer to those of a state. */
+export function optimizerEntries(
+  entries: StateEntries,
+  path: string,
+  optimizer: optim.Optimizer,
+): void {
+  const names = namesOf(entries, path, optimizer);
+  const groups = groupsOf(optimizer, names);
+  if (entries.saved !== null) {
+    addTargets(entries, entries.saved, path, optimizer, names);
+    return;
+  }
+  groups.forEach((group, i) => {
+    entries.addValue(`${path}.param_groups.${i}`, { value: group, set: () => {} });
+  });
+  for (const [parameter, state] of optimizer.state)
+    for (const [key, value] of Object.entries(state)) {
+      const full = `${path}.state.${names.get(parameter)}.${key}`;
+      if (value instanceof Tensor) entries.addTensor(full, value);
+      else entries.addValue(full, { value, set: () => {} });
+    }
+}
+
+/** The name of each parameter: that of the module in the same state, or its number. */
+function namesOf(
+  { parameterNames, op }: StateEntries,
+  path: string,
+  optimizer: optim.Optimizer,
+): Map<Tensor, string> {
+  const names = new Map<Tensor, string>();
+  let number = 0;
+  for (const { params } of optimizer.paramGroups)
+    for (const parameter of params)
+      names.set(parameter, parameterNames.get(parameter) ?? `${number++}`);
+  if (number > 0 && number < names.size)
+    throw new ArgumentError(
+      `${op}: ${number} of the ${names.size} parameters of "${path}" belong to no module of the ` +
+        'state, so they have no names. Put all modules that it trains into the state.',
+      { op, path },
+    );
+  return names;
+}
+
+function groupsOf(optimizer: optim.Optimizer, names: ReadonlyMap<Tensor, string>): Group[] {
+  const saved = optimizer.stateDict().param_groups;
+  return optimizer.paramGroups.map(({ params }, i) => ({
+    ...saved[i],
+    params: params.map((parameter) => names.get(parameter) as string),
+  }));
+}
+
+/** Loads the states of parameters in place where there are some, and else into new tensors. */
+function addTargets(
+  entries: StateEntries,
+  saved: CheckpointIndex,
+  path: string,
+  optimizer: optim.Optimizer,
+  names: ReadonlyMap<Tensor, string>,
+): void {
+  const before = new Map(optimizer.state);
+  const byName = new Map([...names].map(([parameter, name]) => [name, parameter]));
+  const states = new Map<Tensor, Record<string, Tensor | number>>();
+  const prefix = `${path}.state.`;
+  const placeOf = (full: string): [Record<string, Tensor | number>, string, Tensor] | null => {
+    if (!full.startsWith(prefix)) return null;
+    const end = full.lastIndexOf('.');
+    const parameter = byName.get(full.slice(prefix.length, end));
+    if (parameter === undefined) return null; // reported as unexpected
+    const state = states.get(parameter) ?? {};
+    states.set(parameter, state);
+    return [state, full.slice(end + 1), parameter];
+  };
+  for (const [full, { shape, dtype }] of Object.entries(saved.tensors)) {
+    const place = placeOf(full);
+    if (place === null) continue;
+    const [state, key, parameter] = place;
+    const known = before.get(parameter)?.[key];
+    const given = known instanceof Tensor ? known : undefined;
+    state[key] = noGrad(() => targetLike(given, shape, dtype as DTypeLike, parameter));
+    entries.addTensor(full, state[key] as Tensor);
+  }
+  for (const full of Object.keys(saved.values)) {
+    const place = placeOf(full);
+    if (place === null) continue;
+    const [state, key] = place;
+    const set = (value: unknown): void => {
+      state[key] = value as number;
+    };
+    entries.addValue(full, { value: 0, set });
+  }
+  const groups = optimizer.paramGroups.map(({ params }, i) => {
+    const full = `${path}.param_groups.${i}`;
+    entries.addValue(full, { value: null, set: () => {} });
+    const own = params.map((parameter) => names.get(parameter) as string);
+    const group = savedGroup(saved, full) ?? { params: own };
+    checkSameParameters(entries.op, full, own, group.params);
+    return group;
+  });
+  entries.finish.push(() => {
+    const numbered = groups.map((group, i) => ({
+      ...group,
+      params: group.params.map((_, at) => `${i}.${at}` as unknown as number),
+    }));
+    optimizer.loadStateDict({ state: {}, param_groups: numbered });
+    for (const [parameter, state] of states) optimizer.state.set(parameter, state);
+  });
+}
+
+/** Null if the checkpoint has no such group, which is reported with all that is missing. */
+function savedGroup(saved: CheckpointIndex, full: string): Group | null {
+  const found = saved.values[full];
+  const group = found !== undefined && 'value' in found ? decodeValue(found.value) : null;
+  return Array.isArray((group as Group | null)?.params) ? (group as Group) : null;
+}
+
+/** @throws CheckpointError if a group has other parameters than the saved one */
+function checkSameParameters(
+  op: string,
+  full: string,
+  own: readonly string[],
+  saved: readonly string[],
+): void {
+  const added = own.find((name) => !saved.includes(name));
+  const other = added ?? saved.find((name) => !own.includes(name));
+  if (other === undefined) return;
+  throw new CheckpointError(
+    `${op}: "${full}" has other parameters than in the checkpoint: "${other}" is only in ` +
+      `${added === undefined ? 'the checkpoint' : 'the optimizer'}`,
+    { op, path: full, parameter: other },
+  );
+}

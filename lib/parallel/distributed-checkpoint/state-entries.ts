@@ -1,0 +1,271 @@
+/**
+ * A state as tensors and plain values by dotted path. The same walk serves saving and loading: what
+ * is loaded goes into the tensors and objects that are there.
+ */
+import { unexpected } from '../../core/options.js';
+import {
+  ArgumentError,
+  type DTypeLike,
+  defaultGenerator,
+  Generator,
+  getRngState,
+  nn,
+  optim,
+  type RngState,
+  setRngState,
+  Tensor,
+} from '../../index.js';
+import type { CheckpointIndex } from './checkpoint-index.js';
+import { optimizerEntries } from './optimizer-entries.js';
+import { targetLike } from './targets.js';
+
+/** An object that saves and loads itself: a module, an optimizer, a schedule, a `GradScaler`. */
+export interface Stateful {
+  /** The state: tensors and plain values, in objects and lists. */
+  stateDict(): unknown;
+  /** Takes such a state over. */
+  loadStateDict(state: never): unknown;
+}
+
+/** What a checkpoint saves and loads; objects may be nested. */
+export type CheckpointValue =
+  | Tensor
+  | Stateful
+  | Generator
+  | string
+  | number
+  | boolean
+  | bigint
+  | null
+  | readonly CheckpointValue[]
+  | { [name: string]: CheckpointValue };
+
+/** The state of a program by name. */
+export type CheckpointState = { [name: string]: CheckpointValue };
+
+/** The random numbers of this rank, as a part of a state. */
+export const rng: Stateful = Object.freeze({
+  stateDict: (): RngState => getRngState(),
+  loadStateDict: (state: RngState): void => setRngState(state),
+});
+
+/** A plain value, and what takes the loaded one. */
+export interface ValueEntry {
+  readonly value: unknown;
+  readonly set: (value: unknown) => void;
+  /** Whether it is the state of random numbers, which may differ between ranks. */
+  readonly isRandom?: boolean;
+}
+
+/** The entries of a state. */
+export class StateEntries {
+  readonly tensors = new Map<string, Tensor>();
+  readonly values = new Map<string, ValueEntry>();
+  /** Paths of tensors that have another path before: shared parameters are stored once. */
+  readonly aliases = new Map<string, string>();
+  private readonly firstPaths = new Map<Tensor, string>();
+  /** What to do when all tensors and values are loaded. */
+  readonly finish: (() => void)[] = [];
+  /** The names of the parameters of all modules. */
+  readonly parameterNames = new Map<Tensor, string>();
+  readonly op: string;
+  /** The checkpoint to load; null while saving. */
+  readonly saved: CheckpointIndex | null;
+
+  constructor(op: string, state: CheckpointState, saved: CheckpointIndex | null = null) {
+    this.op = op;
+    this.saved = saved;
+    if (!isRecord(state)) throw unexpected(op, 'state', 'an object of values by name', state);
+    this.nameParameters(state, '', 0);
+    for (const [name, value] of Object.entries(state))
+      this.visit(name, value, (loaded) => {
+        state[name] = loaded as CheckpointValue;
+      });
+  }
+
+  /** @throws ArgumentError for a second tensor or value of a path */
+  addTensor(path: string, tensor: Tensor): void {
+    this.checkPath(path);
+    if (tensor.device.type === 'meta')
+      throw new ArgumentError(
+        `${this.op}: "${path}" is on meta and has no memory; call toEmpty({ device }) first`,
+        { op: this.op, path },
+      );
+    const known = this.firstPaths.get(tensor);
+    if (known === undefined) this.firstPaths.set(tensor, path);
+    else this.aliases.set(path, known);
+    this.tensors.set(path, tensor);
+  }
+
+  addValue(path: string, entry: ValueEntry): void {
+    this.checkPath(path);
+    this.values.set(path, entry);
+  }
+
+  private checkPath(path: string): void {
+    if (!this.tensors.has(path) && !this.values.has(path)) return;
+    throw new ArgumentError(
+      `${this.op}: the state has "${path}" twice: names with dots can mean the same path`,
+      { op: this.op, path },
+    );
+  }
+
+  private nameParameters(value: unknown, path: string, level: number): void {
+    if (value instanceof nn.Module) {
+      for (const [name, parameter] of value.namedParameters())
+        if (!this.parameterNames.has(parameter))
+          this.parameterNames.set(parameter, joined(path, name));
+    } else if (isRecord(value) && level < MOST_LEVELS)
+      for (const [name, each] of Object.entries(value))
+        this.nameParameters(each, joined(path, name), level + 1);
+  }
+
+  private visit(path: string, value: unknown, set: (value: unknown) => void, level = 0): void {
+    if (value instanceof Tensor) this.addTensor(path, value);
+    else if (value instanceof nn.Module) this.visitModule(path, value);
+    else if (value instanceof optim.Optimizer) optimizerEntries(this, path, value);
+    else if (value instanceof Generator) this.visitGenerator(path, value);
+    else if (value === rng) this.visitRng(path);
+    else if (isStateful(value)) this.visitStateful(path, value);
+    else if (isRecord(value) || (Array.isArray(value) && hasStates(value))) {
+      if (level === MOST_LEVELS)
+        throw new ArgumentError(
+          `${this.op}: "${path}" is nested too deep; does the state contain itself?`,
+          { op: this.op, path },
+        );
+      const record = value as Record<string, unknown>;
+      for (const [name, each] of Object.entries(record))
+        this.visit(
+          joined(path, name),
+          each,
+          (loaded) => {
+            record[name] = loaded;
+          },
+          level + 1,
+        );
+    } else if (isPlainValue(value)) this.addValue(path, { value, set });
+    else
+      throw unexpected(
+        this.op,
+        path,
+        'a tensor, a plain value, or an object with stateDict and loadStateDict',
+        value,
+      );
+  }
+
+  /** The tensors of the state dict are those of the module, so they are loaded in place. */
+  private visitModule(path: string, module: nn.AnyModule): void {
+    const state = module.stateDict({ keepVars: true });
+    for (const [name, tensor] of Object.entries(state)) this.addTensor(joined(path, name), tensor);
+    if (this.saved === null) return;
+    const own = new Set(
+      [...module.parameters(), ...module.buffers()].map((t) => t.untypedStorage()),
+    );
+    const isCopy = (t: Tensor): boolean => !own.has(t.untypedStorage());
+    if (Object.values(state).some(isCopy)) this.finish.push(() => module.loadStateDict(state));
+  }
+
+  private visitRng(path: string): void {
+    this.addValue(path, {
+      value: getRngState(),
+      set: (state) => setRngState(state as RngState),
+      isRandom: true,
+    });
+  }
+
+  private visitGenerator(path: string, generator: Generator): void {
+    if (generator === defaultGenerator) {
+      this.visitRng(path); // ranks of one process have generators of their own
+      return;
+    }
+    this.addValue(path, {
+      value: generator.getState(),
+      set: (state) => generator.setState(state as RngState),
+      isRandom: true,
+    });
+  }
+
+  /** The tensors of the state one by one, all else as one value. */
+  private visitStateful(path: string, stateful: Stateful): void {
+    const given = new Map<string, Tensor>();
+    const value = withoutTensors(stateful.stateDict(), '', given);
+    if (this.saved === null) {
+      for (const [name, tensor] of given) this.addTensor(joined(path, name), tensor);
+      this.addValue(path, { value, set: () => {} });
+      return;
+    }
+    const targets = new Map<string, Tensor>();
+    for (const [full, { shape, dtype }] of Object.entries(this.saved.tensors)) {
+      if (!full.startsWith(`${path}.`)) continue;
+      const name = full.slice(path.length + 1);
+      const tensor = targetLike(given.get(name), shape, dtype as DTypeLike);
+      targets.set(name, tensor);
+      this.addTensor(full, tensor);
+    }
+    let loaded: unknown;
+    this.addValue(path, {
+      value,
+      set: (saved) => {
+        loaded = withTensors(saved, targets);
+      },
+    });
+    this.finish.push(() => {
+      if (loaded !== undefined) stateful.loadStateDict(loaded as never);
+    });
+  }
+}
+
+const MOST_LEVELS = 100;
+const joined = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return (prototype === Object.prototype || prototype === null) && !isStateful(value);
+}
+
+function isStateful(value: unknown): value is Stateful {
+  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false;
+  const { stateDict, loadStateDict } = value as Partial<Stateful>;
+  return typeof stateDict === 'function' && typeof loadStateDict === 'function';
+}
+
+/** Whether a list is more than a plain value. */
+const hasStates = (list: readonly unknown[]): boolean => list.some((each) => !isPlainValue(each));
+
+function isPlainValue(value: unknown, level = 0): boolean {
+  if (value === null || ['string', 'number', 'boolean', 'bigint'].includes(typeof value))
+    return true;
+  if (level > MOST_LEVELS) return false;
+  if (Array.isArray(value)) return value.every((each) => isPlainValue(each, level + 1));
+  return isRecord(value) && Object.values(value).every((each) => isPlainValue(each, level + 1));
+}
+
+const TENSOR = '$tensor';
+
+/** A copy of a state with the paths of tensors in their places. */
+function withoutTensors(value: unknown, path: string, found: Map<string, Tensor>): unknown {
+  if (value instanceof Tensor) {
+    found.set(path, value);
+    return { [TENSOR]: path };
+  }
+  if (Array.isArray(value))
+    return value.map((each, i) => withoutTensors(each, joined(path, String(i)), found));
+  if (!isRecord(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]) => [
+      name,
+      withoutTensors(each, joined(path, name), found),
+    ]),
+  );
+}
+
+function withTensors(value: unknown, tensors: ReadonlyMap<string, Tensor>): unknown {
+  if (Array.isArray(value)) return value.map((each) => withTensors(each, tensors));
+  if (!isRecord(value)) return value;
+  const path = value[TENSOR];
+  if (typeof path === 'string' && tensors.has(path)) return tensors.get(path);
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]) => [name, withTensors(each, tensors)]),
+  );
+}
