@@ -67,6 +67,7 @@ export * from './core/errors.js';
 export type { MeshDrawsState } from './core/mesh-rng.js';
 export {
   defaultGenerator,
+  forkRng,
   Generator,
   getRngState,
   initialSeed,

@@ -6,5 +6,5 @@ export { Function, FunctionContext } from './function.js';
 export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';
 export { type MultiGradHookOptions, registerMultiGradHook } from './multi-grad-hook.js';
 export { type HookHandle, Node } from './node.js';
-export { savedTensorsHooks } from './saved-tensor.js';
+export { type SavedTensorsHooksOptions, savedTensorsHooks } from './saved-tensor.js';
 export { unsafePreserveVersionCounter, unsafeSetVersionCounter } from './version.js';

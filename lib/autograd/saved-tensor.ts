@@ -1,15 +1,25 @@
 /** A tensor saved for a gradient rule: a reference, and a check that it was not overwritten. */
 import { InPlaceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
-import { checkFunction, unexpected } from '../core/options.js';
+import { checkFunction, optionsOf, unexpected } from '../core/options.js';
 import { outsideScopes } from '../core/scope-stack.js';
 import type { Storage } from '../core/storage.js';
 import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
 
+/** Options of {@link savedTensorsHooks}. */
+export interface SavedTensorsHooksOptions<P = unknown> {
+  /**
+   * Runs when the graph needs a packed value no more: after a backward pass that does not retain the
+   * graph. For a graph that is dropped without one it never runs.
+   */
+  release?: (packed: P) => void;
+}
+
 /** The functions that replace saved tensors, see {@link savedTensorsHooks}. */
-export interface SavedTensorsHooks {
-  pack: (t: Tensor) => unknown;
-  unpack: (packed: unknown) => Tensor;
+interface SavedTensorsHooks {
+  readonly pack: (t: Tensor) => unknown;
+  readonly unpack: (packed: unknown) => Tensor;
+  readonly release: ((packed: unknown) => void) | null;
 }
 
 let hooks: SavedTensorsHooks | null = null;
@@ -17,20 +27,24 @@ let hooks: SavedTensorsHooks | null = null;
 /**
  * Inside `fn`, every tensor saved for backward is passed to `pack`, whose result is kept instead;
  * backward gets the tensor back from `unpack`. Use it for offloading to the host, compression, or
- * recomputation.
+ * recomputation. Backward may call `unpack` several times for one value.
  *
- * @see PyTorch `torch.autograd.graph.saved_tensors_hooks`
+ * @see PyTorch `torch.autograd.graph.saved_tensors_hooks`, which has no `release`: Python counts
+ * references
  */
 export function savedTensorsHooks<T, P>(
   pack: (t: Tensor) => P,
   unpack: (packed: P) => Tensor,
   fn: () => T,
+  options: SavedTensorsHooksOptions<P> = {},
 ): T {
   layers.backend.capture?.unsupported('savedTensorsHooks() was called');
   for (const [name, value] of Object.entries({ pack, unpack, fn }))
     checkFunction('savedTensorsHooks', name, value);
+  const { release = null } = optionsOf('savedTensorsHooks', options, 'release');
+  if (release !== null) checkFunction('savedTensorsHooks', 'release', release);
   const before = hooks;
-  hooks = { pack, unpack: unpack as (packed: unknown) => Tensor };
+  hooks = { pack, unpack, release } as SavedTensorsHooks;
   try {
     return fn();
   } finally {
@@ -49,7 +63,7 @@ export class SavedTensor {
    * tensor has in backward.
    */
   private readonly storage: Storage | null;
-  private readonly unpackHook: ((packed: unknown) => Tensor) | null = null;
+  private readonly hooks: SavedTensorsHooks | null = null;
   private packed: unknown = null;
   /** The packed leaf, which gets the gradient of the unpacked tensor. */
   private leaf: Tensor | null = null;
@@ -71,7 +85,7 @@ export class SavedTensor {
       return;
     }
     if (hooks !== null && t.storage !== null) {
-      this.unpackHook = hooks.unpack;
+      this.hooks = hooks;
       this.packed = hooks.pack(t);
       this.leaf = t.leafRequiresGrad ? t : null;
       this.tensor = null;
@@ -85,12 +99,17 @@ export class SavedTensor {
     if (held !== null) held.saves++;
   }
 
-  /** The saved value with its history. @throws InPlaceError if it was overwritten since. */
-  unpack(op: string, role: string, maker: GradFn): Tensor {
-    const { unpackHook } = this;
-    if (unpackHook !== null) {
-      const unpacked = outsideScopes(() => unpackHook(this.packed));
-      return this.unpackHooked(unpacked, maker);
+  /**
+   * The saved value. Its history is that of the saved tensor; without `needsHistory`, a tensor from a
+   * hook has its own. @throws InPlaceError if it was overwritten since.
+   */
+  unpack(op: string, role: string, maker: GradFn, needsHistory: boolean): Tensor {
+    const { hooks: own } = this;
+    if (own !== null) {
+      const unpacked = outsideScopes(() => own.unpack(this.packed));
+      if (!(unpacked instanceof Tensor))
+        throw unexpected('savedTensorsHooks', 'what unpack returns', 'a tensor', unpacked);
+      return needsHistory ? this.withSavedHistory(unpacked, maker) : unpacked;
     }
     const t = this.tensor as Tensor;
     if (t.storage === null) return t;
@@ -118,22 +137,23 @@ export class SavedTensor {
   }
 
   /** The tensor from the `unpack` hook with the history of the saved one. */
-  private unpackHooked(t: Tensor, maker: GradFn): Tensor {
-    if (!(t instanceof Tensor))
-      throw unexpected('savedTensorsHooks', 'what unpack returns', 'a tensor', t);
+  private withSavedHistory(t: Tensor, maker: GradFn): Tensor {
     const node = this.isOutput ? maker : this.node;
     if (t === this.leaf || (this.leaf === null && t.node === node && !t.leafRequiresGrad)) return t;
     return withHistory(t, this.leaf, t.storage, node, this.outputNr);
   }
 
   release(): void {
-    const held = this.storage ?? this.tensor?.storage;
-    if (held) held.saves--;
+    const held = this.tensor === null ? null : (this.storage ?? this.tensor.storage);
+    if (held !== null) held.saves--;
     if (this.storage === null) this.tensor?.release();
     else if (this.tensor !== null && this.storage.handle !== 0) this.storage.release();
+    const { hooks: own, packed } = this;
     this.tensor = null;
     this.packed = null;
     this.leaf = null;
+    const release = own?.release ?? null;
+    if (release !== null) outsideScopes(() => release(packed));
   }
 }
 

@@ -6,7 +6,7 @@
 import { ArgumentError } from './errors.js';
 import { layers } from './hooks.js';
 import { checkMeshDraws, type DrawPlace, MeshDraws, type MeshDrawsState } from './mesh-rng.js';
-import { checkNumber, optionsOf, shown } from './options.js';
+import { checkFunction, checkNumber, checkSynchronous, optionsOf, shown } from './options.js';
 import { currentRuntime, processRuntime, type RankRuntime } from './rank-runtime.js';
 import type { Tensor } from './tensor.js';
 
@@ -238,6 +238,26 @@ export function seed(): number {
   const chosen = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
   currentGenerator().reseed(chosen);
   return chosen;
+}
+
+/**
+ * Runs `fn` and restores the state of the default generator after it, also after an error.
+ *
+ * @throws ArgumentError if `fn` is no function, or returns a promise
+ * @see PyTorch `torch.random.fork_rng`
+ * @example const preview = forkRng(() => { manualSeed(0); return model(noise); });
+ */
+export function forkRng<T>(fn: () => T): T {
+  checkFunction('forkRng', 'fn', fn);
+  layers.backend.capture?.unsupported('forkRng() was called');
+  const restore = currentGenerator().remember();
+  try {
+    const result = fn();
+    checkSynchronous('forkRng', result, 'the state would come back at its first await');
+    return result;
+  } finally {
+    restore();
+  }
 }
 
 /** The state of the default generator. */

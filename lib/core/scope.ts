@@ -1,7 +1,7 @@
 /** Scopes free the tensors that were created inside and not returned, at a known time. */
 import { ArgumentError } from './errors.js';
 import { layers } from './hooks.js';
-import { checkFunction, checkSynchronous, unexpected } from './options.js';
+import { checkFlag, checkFunction, checkSynchronous, optionsOf, unexpected } from './options.js';
 import { isPlain } from './plain-object.js';
 import {
   closeScope,
@@ -85,6 +85,12 @@ export function scope<T>(fn?: () => T): T | OpenScope {
   }
 }
 
+/** Options of {@link owned}. */
+export interface OwnedOptions {
+  /** Leave memory alone that `fn` returns but did not create, instead of an error. Default: false. */
+  allowOthers?: boolean;
+}
+
 /**
  * Runs `fn` and makes each tensor that it returns the only owner of its memory. `dispose()` of that
  * tensor frees it, views or not, and `untypedStorage().resize_(0)` frees it until a later `resize_`.
@@ -92,14 +98,17 @@ export function scope<T>(fn?: () => T): T | OpenScope {
  * buffers that are freed and filled again and again.
  *
  * A tensor that is dropped without `dispose()` is a leak. Where several returned tensors show the
- * same memory, the first owns it.
+ * same memory, the first owns it. `dispose()` leaves memory to the garbage collector if a function
+ * of the program has returned it as a gradient.
  *
  * @throws ArgumentError if `fn` returns a promise, no tensor, or a tensor that it did not create.
  * @example
  * const buffer = memory.owned(() => empty([1024]));
  */
-export function owned<T>(fn: () => T): T {
+export function owned<T>(fn: () => T, options: OwnedOptions = {}): T {
   checkFunction('memory.owned', 'fn', fn);
+  const { allowOthers = false } = optionsOf('memory.owned', options, 'allowOthers');
+  checkFlag('memory.owned', 'allowOthers', allowOthers);
   layers.backend.capture?.unsupported('memory.owned() was called');
   const opened = openScope();
   const closeInner = (): void => {
@@ -109,7 +118,7 @@ export function owned<T>(fn: () => T): T {
     const result = fn();
     checkSynchronous('memory.owned', result, 'await outside of it');
     closeInner();
-    giveToReturned(result, opened);
+    giveToReturned(result, opened, allowOthers);
     return result;
   } finally {
     closeInner();
@@ -117,9 +126,14 @@ export function owned<T>(fn: () => T): T {
   }
 }
 
-function giveToReturned(result: unknown, opened: Scope): void {
+function giveToReturned(result: unknown, opened: Scope, allowOthers: boolean): void {
   const returned: KeptStorages = new Map();
   findStorages(result, returned);
+  if (allowOthers) {
+    for (const [storage, [first]] of returned)
+      if (storage.scope === opened) storage.giveTo(first as object);
+    return;
+  }
   if (returned.size === 0)
     throw unexpected('memory.owned', 'what fn returns', 'a tensor, or some in arrays', result);
   for (const storage of returned.keys())

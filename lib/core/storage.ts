@@ -123,7 +123,12 @@ export class Storage {
   /** @internal removes a tensor as an owner, unless its scope ended */
   unref(tensor: object, reason: string): void {
     if (this.refs > this.retains) this.refs--;
-    if (this.owner === null ? this.refs === 0 : this.owner === tensor) this.free(reason);
+    if (this.owner === null ? this.refs > 0 : this.owner !== tensor) return;
+    if (this.owner === null || !this.exposed) this.free(reason);
+    else {
+      this.owner = null;
+      this.escape();
+    }
   }
 
   /** @internal */

@@ -9,7 +9,7 @@ import { nativeCall, streamOf, writer } from '../eager/submit.js';
 import type { NativeMemoryStats, NativeSegment } from '../native/addon.js';
 
 export type { MemoryHolder } from '../core/errors.js';
-export { owned } from '../core/scope.js';
+export { type OwnedOptions, owned } from '../core/scope.js';
 export type { StorageOrigin } from '../eager/allocation-history.js';
 export type { LiveStorage } from '../eager/memory-report.js';
 

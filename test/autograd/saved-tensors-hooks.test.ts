@@ -7,7 +7,9 @@ import {
   autograd,
   enableGrad,
   float64,
+  forkRng,
   getRngState,
+  manualSeed,
   memory,
   nn,
   noGrad,
@@ -135,6 +137,46 @@ describe('a tensor from an unpack hook', () => {
     assert.deepEqual(w.grad?.tolist(), [2, 4]);
   });
 
+  it('has its own history in backward, and that of the saved tensor where a graph is made', () => {
+    const w = leaf();
+    const given: Tensor[] = [];
+    const y = autograd.savedTensorsHooks(
+      (t) => t.detach().clone(),
+      (t: Tensor) => {
+        given.push(t);
+        return t;
+      },
+      () => w.mul(2).exp().sin(),
+    );
+    const [first] = autograd.grad(y.sum(), w, { createGraph: true });
+    const [second] = autograd.grad((first as Tensor).sum(), w);
+    assert.ok(second !== null && second !== undefined);
+    assert.ok(given.every((t) => !t.requiresGrad));
+  });
+
+  it('is let go by `release` once, after the pass that does not retain the graph', () => {
+    const w = leaf();
+    const released: number[] = [];
+    let packed = 0;
+    const make = (): Tensor => {
+      const kept: Tensor[] = [];
+      return autograd.savedTensorsHooks(
+        (t) => {
+          kept.push(t);
+          return packed++;
+        },
+        (i) => kept[i] as Tensor,
+        () => w.exp().sin(),
+        { release: (i) => void released.push(i) },
+      );
+    };
+    const y = make();
+    y.sum().backward(undefined, { retainGraph: true });
+    assert.deepEqual(released, []);
+    y.sum().backward();
+    assert.deepEqual(released, [1, 0]);
+  });
+
   it('is not read if the hook throws, and backward throws that error', () => {
     const w = leaf();
     const y = autograd.savedTensorsHooks(
@@ -167,5 +209,29 @@ describe('the memory of a training loop', () => {
       held.push(memory.stats().allocatedBytes);
     }
     assert.deepEqual(new Set(held.slice(1)).size, 1);
+  });
+});
+
+describe('forkRng', () => {
+  it('restores the random state, also after an error', () => {
+    manualSeed(4);
+    randn([2]);
+    const before = getRngState();
+    const drawn = forkRng(() => {
+      manualSeed(1);
+      return randn([2]).tolist();
+    });
+    assert.throws(
+      () =>
+        forkRng(() => {
+          randn([1]);
+          throw new RangeError('no');
+        }),
+      RangeError,
+    );
+    assert.deepEqual(getRngState(), before);
+    manualSeed(1);
+    assert.deepEqual(randn([2]).tolist(), drawn);
+    assert.throws(() => forkRng(async () => 1), { code: 'ERR_ARGUMENT' });
   });
 });

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import {
   ArgumentError,
+  autograd,
   empty,
   FreedError,
   keep,
@@ -133,6 +134,32 @@ describe('memory with one owner', () => {
       buffer.dispose();
     });
     assert.equal(mode.memory.stats().current.total, 0);
+  });
+
+  it('leaves alone what fn has not made, with allowOthers', () => {
+    const there = ones([2]);
+    const [own, other] = memory.owned(() => [ones([3]), there.detach()], { allowOthers: true });
+    const view = (own as Tensor).view(3, 1);
+    own?.dispose();
+    other?.dispose();
+    assert.throws(() => view.tolist(), FreedError);
+    assert.deepEqual(there.tolist(), [1, 1]);
+  });
+
+  it('stays for the collector where a function of the program has returned it as a gradient', () => {
+    const buffer = memory.owned(() => ones([2]));
+    class Given extends autograd.Function {
+      static forward(_ctx: autograd.FunctionContext, x: Tensor): Tensor {
+        return x.mul(2);
+      }
+      static backward(): Tensor {
+        return buffer.detach();
+      }
+    }
+    const x = ones([2], { requiresGrad: true });
+    const [grad] = autograd.grad(Given.apply(x).sum(), [x]);
+    buffer.dispose();
+    assert.deepEqual(grad?.tolist(), [1, 1]);
   });
 
   it('is refused for what fn has not made, for no tensor, and for promises', () => {
