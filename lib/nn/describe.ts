@@ -11,9 +11,10 @@ export function describeModule(module: AnyModule, depth: number): string {
   if (children.length === 0)
     return facts.includes('\n') ? `${name}(\n${indent(facts)}\n)` : `${name}(${facts})`;
   const printed = children.map(([key, child]) => ({ key, text: describeModule(child, depth - 1) }));
-  const lines = grouped(printed).map(({ first, last, text, count }) =>
-    count === 1 ? `(${first}): ${text}` : `(${first}-${last}): ${count} x ${text}`,
-  );
+  const lines = grouped(printed).map(({ first, last, text, count }) => {
+    if (first === '') return text;
+    return count === 1 ? `(${first}): ${text}` : `(${first}-${last}): ${count} x ${text}`;
+  });
   return `${name}(\n${indent([...(facts === '' ? [] : [facts]), ...lines].join('\n'))}\n)`;
 }
 

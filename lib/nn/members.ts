@@ -1,7 +1,8 @@
 /**
  * The members of a module by name: parameters, buffers and children in order of registration. They
  * are plain properties, and JavaScript lists names that are whole numbers first; a module whose
- * order differs keeps a list of its names.
+ * order differs keeps a list of its names. A wrapper has the module that it wraps under an empty
+ * name, so that all names below stay as they were.
  */
 
 import { ArgumentError } from '../core/errors.js';
@@ -119,9 +120,15 @@ export function valueAt(module: object, name: string): unknown {
   return (module as Record<string, unknown>)[name];
 }
 
-/** A dotted path. */
+/** A dotted path. The child of a wrapper, whose name is empty, has the path of the wrapper. */
 export function joined(prefix: string, name: string): string {
+  if (name === '') return prefix;
   return prefix === '' ? name : `${prefix}.${name}`;
+}
+
+/** The prefix of the names of a child's members, from that of the parent's. */
+export function prefixOf(prefix: string, child: string): string {
+  return child === '' ? prefix : `${prefix}${child}.`;
 }
 
 /** A name in quotes, for messages; any other value as {@link shown}. */

@@ -7,7 +7,7 @@ import { formatShape, type Shape, sameShape } from '../core/shape.js';
 import { defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
-import { members, valueAt } from './members.js';
+import { members, prefixOf, valueAt } from './members.js';
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
 import {
@@ -76,9 +76,17 @@ function collectInto(state: StateDict, module: AnyModule, prefix: string, keepVa
     checkNothing('registerStateDictPreHook', hook(module, prefix, keepVars));
   for (const [name, t] of ownEntries(module)) state[prefix + name] = keepVars ? t : t.detach();
   for (const [name, child] of module.namedChildren())
-    collectInto(state, child, `${prefix}${name}.`, keepVars);
+    collectInto(state, child, prefixOf(prefix, name), keepVars);
   for (const hook of hooks?.state.values() ?? [])
     checkNothing('registerStateDictHook', hook(module, state, prefix));
+}
+
+/** The child that a name belongs to: by its first part, or the one that the module wraps. */
+function childOf(name: string, children: ReadonlyMap<string, AnyModule>): string | null {
+  const dot = name.indexOf('.');
+  const first = dot < 0 ? '' : name.slice(0, dot);
+  if (children.has(first)) return first;
+  return children.has('') ? '' : null;
 }
 
 /** A parameter or buffer and the tensor that it is loaded from. */
@@ -119,7 +127,7 @@ class Loading implements LoadStateDictReport {
     for (const [name, t] of own) this.addTarget(module, name, prefix + name, t, state);
     const below = this.split(state, prefix, own, children);
     for (const [name, child] of children)
-      this.collect(child, below.get(name) ?? new Map(), `${prefix}${name}.`);
+      this.collect(child, below.get(name) ?? new Map(), prefixOf(prefix, name));
     for (const hook of hooks?.loadPost.values() ?? [])
       this.postHooks.push(() => hook(module, this.result));
   }
@@ -175,7 +183,10 @@ class Loading implements LoadStateDictReport {
     else this.errors.push(`${key}: ${problem}`);
   }
 
-  /** The states of the children by name. What belongs to no child and no tensor is unexpected. */
+  /**
+   * The states of the children by name. What belongs to no child and no tensor is unexpected, unless
+   * the module wraps another one, which then gets it.
+   */
   private split(
     state: ReadonlyMap<string, Tensor>,
     prefix: string,
@@ -185,9 +196,8 @@ class Loading implements LoadStateDictReport {
     const below = new Map<string, Map<string, Tensor>>();
     for (const [key, t] of state) {
       const rest = key.startsWith(prefix) ? key.slice(prefix.length) : null;
-      const dot = rest?.indexOf('.') ?? -1;
-      const child = rest === null || dot < 0 ? null : rest.slice(0, dot);
-      if (child !== null && children.has(child)) {
+      const child = rest === null || own.has(rest) ? null : childOf(rest, children);
+      if (child !== null) {
         const states = below.get(child) ?? new Map<string, Tensor>();
         below.set(child, states.set(key, t));
       } else if (rest === null || !own.has(rest)) {
