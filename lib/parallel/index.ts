@@ -1,5 +1,6 @@
 /** The public API of parallel training. */
 
+export * from './activation-checkpoint/index.js';
 export * from './distributed-checkpoint/index.js';
 export * from './flat-param/index.js';
 export * from './fully-shard/index.js';

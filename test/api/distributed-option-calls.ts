@@ -140,6 +140,11 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
       await dist.distributedCheckpoint.save(checkpoint, { rank });
       await dist.distributedCheckpoint.load(checkpoint, state, o);
     },
+    'distributed.checkpoint': (o) =>
+      dist.checkpoint((t: Tensor, options: object = {}) => t.exp().sum(options), x(), o),
+    'distributed.checkpointWrapper': (o) => dist.checkpointWrapper(linear(), o)(x()),
+    'distributed.applyActivationCheckpointing': (o) =>
+      dist.applyActivationCheckpointing(new nn.Sequential(linear()), o),
     'distributed.fullyShard': (o) => dist.fullyShard(linear(), o),
     'new distributed.MixedPrecisionPolicy': (o) => new dist.MixedPrecisionPolicy(o),
     'new distributed.CPUOffloadPolicy': (o) => new dist.CPUOffloadPolicy(o),
@@ -176,6 +181,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     ignoredStates: [], syncModuleStates: true, forwardPrefetch: true, useOrigParams: true, deviceMesh: mesh, recurse: false, removeDuplicate: false, writeback: false, offloadParams: true,
     mpParamDtype: 'bfloat16', mpReduceDtype: 'float32', bufferDtype: 'bfloat16', castRootForwardInputs: false,
     strict: false, verify: false,
+    useReentrant: false, preserveRngState: false, determinismCheck: 'none', earlyStop: false, checkpointImpl: 'NO_REENTRANT',
+    checkpointFn: dist.checkpoint, checkpointWrapperFn: (m: nn.AnyModule) => dist.checkpointWrapper(m), checkFn: () => true, contextFn: () => [(fn: () => unknown) => fn(), (fn: () => unknown) => fn()],
   }; // biome-ignore format: a table
   return { calls, values };
 }

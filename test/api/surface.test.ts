@@ -14,7 +14,7 @@ const list = (names: string): string[] => names.trim().split(/\s+/);
 /** Functions of the package. */
 const creation = list(`
   tensor zeros ones full empty eye arange linspace logspace rand randn randint randperm normal zerosLike onesLike fullLike emptyLike randLike
-  randnLike randintLike fromBlob asTensor scalarTensor trilIndices triuIndices meshgrid manualSeed seed initialSeed getRngState setRngState`);
+  randnLike randintLike fromBlob asTensor scalarTensor trilIndices triuIndices meshgrid manualSeed seed initialSeed getRngState setRngState forkRng`);
 const dtypes = list('float32 float16 bfloat16 float64 int64 int32 int16 int8 uint8 bool');
 const dtypeFunctions = list(
   'finfo iinfo promoteTypes resultType getDefaultDtype setDefaultDtype dtypeByName isFloatingPoint isTensor numel',
@@ -37,7 +37,8 @@ const distributed = list(`
   PrepareModuleInputOutput ParallelStyle lossParallel
   fullyShard MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy FSDPParamGroup
   FullyShardedDataParallel FlatParamHandle FlatParamShardMetadata MixedPrecision CPUOffload
-  computeLocalShapeAndGlobalOffset`);
+  computeLocalShapeAndGlobalOffset
+  checkpoint checkpointWrapper applyActivationCheckpointing`);
 const switches = list(
   `noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`,
 );

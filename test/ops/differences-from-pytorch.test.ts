@@ -2,11 +2,13 @@
  * Differences from PyTorch on purpose: one case for each row of docs/differences-from-pytorch.md.
  */
 import assert from 'node:assert/strict';
+import { checkpoint } from '../../lib/distributed.js';
 import * as shardwise from '../../lib/index.js';
 import {
   ArgumentError,
   arange,
   DtypeError,
+  FreedError,
   float32,
   IndexError,
   int64,
@@ -57,6 +59,15 @@ const cases: Record<string, () => void> = {
     const x = zeros([2], { requiresGrad: true, dtype: 'float16' });
     x.sum().backward();
     assert.equal(nn.utils.clipGradNorm_([x], 1).dtype, float32);
+  },
+  'what a function stores elsewhere under checkpoint is freed': () => {
+    let stored: Tensor | null = null;
+    const x = ones([2], { requiresGrad: true });
+    checkpoint((t: Tensor) => {
+      stored = t.mul(2);
+      return t.exp();
+    }, x);
+    assert.throws(() => stored?.tolist(), FreedError);
   },
   'powers of -inf equal those of C': () =>
     assert.deepEqual(

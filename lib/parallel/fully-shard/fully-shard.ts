@@ -123,7 +123,7 @@ function ownSlots(root: nn.AnyModule): [path: string, slots: Slot[]][] {
       else known[1].push(slot);
     }
     for (const [name, child] of module.namedChildren())
-      visit(child, path === '' ? name : `${path}.${name}`, seen);
+      visit(child, [path, name].filter((part) => part !== '').join('.'), seen);
   };
   visit(root, '', new Set());
   return [...found].flatMap(([parameter, entry]) => (taken.has(parameter) ? [] : [entry]));

@@ -245,6 +245,8 @@ export class FSDPParamGroup {
     this.trainingState = TrainingState.PRE_BACKWARD;
     this.unshard();
     this.waitForUnshard();
+    // An activation checkpoint in the module runs its forward again, without these hooks.
+    this.useWholeOfForward();
   }
 
   /** Reduces the gradients of the whole parameters; see {@link Unshard}. @internal */

@@ -1,0 +1,235 @@
+/**
+ * One call of a checkpoint: what it keeps instead of the tensors that its ops save, and how these
+ * come back. Backward recomputes all of them when it reads the first, and lets each go after its
+ * use.
+ *
+ * @see PyTorch `_CheckpointFrame` in `torch/utils/checkpoint.py`
+ */
+import {
+  AutogradError,
+  autograd,
+  type Device,
+  type DType,
+  enableGrad,
+  isGradEnabled,
+  memory,
+  type Shape,
+  type Storage,
+  scope,
+  type Tensor,
+  tree,
+} from '../../index.js';
+import { KeptTensors } from './kept-tensors.js';
+
+/** A place that an op saved a tensor in. */
+interface Saved {
+  readonly of: Recomputation;
+  readonly index: number;
+  readonly shape: Shape;
+  readonly dtype: DType;
+  readonly device: Device;
+  /** The recomputed tensor, while a backward pass needs it. */
+  value: Tensor | null;
+  memory: SharedMemory | null;
+  isReleased: boolean;
+}
+
+/** Recomputed tensors on the same memory, which is freed when no place needs one of them. */
+interface SharedMemory {
+  readonly tensors: Tensor[];
+  places: number;
+}
+
+/** How the recomputation of a call runs. */
+export interface RecomputePlan {
+  /** Runs the function of the checkpoint in the state of the forward pass. */
+  readonly run: (args: readonly unknown[]) => unknown;
+  /** Whether shapes, dtypes and devices must be those of the forward pass. */
+  readonly checks: boolean;
+  /** Whether it ends at the last tensor that was saved. */
+  readonly stopsEarly: boolean;
+  /** Called when no backward pass can follow. */
+  readonly end: () => void;
+}
+
+/** Ends a recomputation. */
+class AllRecomputed extends Error {}
+const allRecomputed = new AllRecomputed('checkpoint: a recomputation ended early');
+
+export class Recomputation {
+  private readonly plan: RecomputePlan;
+  private readonly saved: Saved[] = [];
+  private readonly needGrad: readonly boolean[];
+  private args: readonly unknown[];
+  private kept: KeptTensors | null;
+  private needed = 0;
+  /** False while the forward pass runs: a backward pass inside of it sees a part. */
+  private isComplete = false;
+
+  constructor(args: readonly unknown[], plan: RecomputePlan) {
+    this.plan = plan;
+    // A copy of lists and objects: the program may change its own.
+    this.args = tree.map((t) => t, args);
+    const tensors = tree.tensors(args);
+    this.needGrad = tensors.map((t) => t.requiresGrad);
+    this.kept = new KeptTensors(tensors);
+  }
+
+  /** Runs the forward pass; its ops save nothing but places. */
+  forward<T>(fn: () => T): T {
+    let result: T;
+    try {
+      result = scope(() =>
+        autograd.savedTensorsHooks((t) => this.pack(t), unpack, fn, { release }),
+      );
+    } catch (error) {
+      this.end();
+      throw error;
+    }
+    this.isComplete = true;
+    if (this.needed === 0) this.end();
+    return result;
+  }
+
+  private pack({ shape, dtype, device }: Tensor): Saved {
+    const { length: index } = this.saved;
+    const saved = {
+      of: this,
+      index,
+      shape,
+      dtype,
+      device,
+      value: null,
+      memory: null,
+      isReleased: false,
+    };
+    this.saved.push(saved);
+    this.needed++;
+    return saved;
+  }
+
+  unpack(saved: Saved): Tensor {
+    if (saved.value === null) this.recompute();
+    if (saved.value === null) throw this.differs(this.saved.length, saved.index);
+    return saved.value;
+  }
+
+  release(saved: Saved): void {
+    drop(saved);
+    saved.isReleased = true;
+    this.needed--;
+    if (this.needed === 0 && this.isComplete) this.end();
+  }
+
+  private end(): void {
+    this.kept?.release();
+    this.kept = null;
+    this.args = [];
+    this.plan.end();
+  }
+
+  private recompute(): void {
+    const { saved, plan, isComplete } = this;
+    // Values of a graph that is retained, or of a pass that throws, are not kept for the next one.
+    const dropAll = (): void => saved.forEach(drop);
+    autograd.queueCallback(dropAll, dropAll);
+    const { args, ours } = this.arguments();
+    let count = 0;
+    // The first tensor on each memory owns it, unless gradients with a graph may need it.
+    const inOwnMemory = isGradEnabled() ? scope : owned;
+    const values = inOwnMemory(() => {
+      const found: (Tensor | null)[] = [];
+      const collect = (t: Tensor): Tensor => {
+        const place = saved[count++];
+        if (place !== undefined) found.push(place.isReleased ? null : t.detach());
+        if (plan.stopsEarly && count === saved.length) throw allRecomputed;
+        return t;
+      };
+      try {
+        const again = (): unknown => enableGrad(() => plan.run(args));
+        autograd.savedTensorsHooks(collect, (t) => t, again);
+      } catch (error) {
+        if (error !== allRecomputed) throw error;
+      }
+      return found;
+    });
+    for (const t of ours) t.dispose();
+    this.put(values);
+    if (count < saved.length || (isComplete && count > saved.length))
+      throw this.differs(saved.length, count);
+    if (plan.checks) this.check();
+  }
+
+  private put(values: readonly (Tensor | null)[]): void {
+    const memories = new Map<Storage, SharedMemory>();
+    for (const [i, value] of values.entries()) {
+      if (value === null) continue;
+      const storage = value.untypedStorage();
+      const shared = memories.get(storage) ?? { tensors: [], places: 0 };
+      memories.set(storage, shared);
+      shared.tensors.push(value);
+      shared.places++;
+      Object.assign(this.saved[i] as Saved, { value, memory: shared });
+    }
+  }
+
+  /** The arguments of the forward pass, and tensors that stand for some of them. */
+  private arguments(): { args: readonly unknown[]; ours: readonly Tensor[] } {
+    const kept = (this.kept as KeptTensors).get();
+    const ours: Tensor[] = [];
+    let i = 0;
+    const args = tree.map(() => {
+      const t = kept[i] as Tensor;
+      if (t.requiresGrad === this.needGrad[i++]) return t;
+      const own = t.detach().requiresGrad_(!t.requiresGrad);
+      ours.push(own);
+      return own;
+    }, this.args);
+    return { args, ours };
+  }
+
+  private differs(before: number, now: number): AutogradError {
+    return new AutogradError(
+      'checkpoint: a different number of tensors was saved during the original forward and ' +
+        `recomputation. Number of tensors saved during forward: ${before}. Number of tensors ` +
+        `saved during recomputation: ${now}. The function must do the same each time that it ` +
+        'runs: it may depend on its arguments and on what does not change between forward and ' +
+        'backward.',
+      { op: 'checkpoint', expected: before, given: now },
+    );
+  }
+
+  /** @throws AutogradError unless the recomputed tensors are like those of the forward pass */
+  private check(): void {
+    const lines = this.saved.flatMap(({ index, value, shape, dtype, device }) => {
+      if (value === null) return [];
+      const before = described(shape, dtype, device);
+      const now = described(value.shape, value.dtype, value.device);
+      if (before === now) return [];
+      return [`tensor at position ${index}: saved ${before}, recomputed ${now}`];
+    });
+    if (lines.length === 0) return;
+    throw new AutogradError(
+      'checkpoint: recomputed values for the following tensors have different metadata than ' +
+        `during the forward pass.\n  ${lines.join('\n  ')}\nThe function must do the same each ` +
+        "time that it runs. { determinismCheck: 'none' } turns this check off.",
+      { op: 'checkpoint' },
+    );
+  }
+}
+
+const unpack = (saved: Saved): Tensor => saved.of.unpack(saved);
+const release = (saved: Saved): void => saved.of.release(saved);
+
+const owned = <T>(fn: () => T): T => memory.owned(fn, { allowOthers: true });
+
+function drop(saved: Saved): void {
+  const { memory: shared } = saved;
+  saved.value = null;
+  saved.memory = null;
+  if (shared !== null && --shared.places === 0) for (const t of shared.tensors) t.dispose();
+}
+
+function described(shape: Shape, dtype: DType, device: Device): string {
+  return `${dtype.name}[${shape.join(', ')}] on ${device}`;
+}
