@@ -1,0 +1,134 @@
+/**
+ * A training step of a fully sharded model on one of four ranks. The other ranks are simulated: their
+ * collectives return at once, all kernels of this rank are real. Time of the host, of the step, most
+ * memory, and the step of the same model unsharded. With `fake` nothing is computed either: the
+ * host's time on the CPU, sharded and not. One JSON object a line.
+ *
+ *   npm run bench:fsdp -- [124m | 1.5b | 8b] [batch] [fake]
+ */
+
+import { FakeTensorMode } from '../lib/compile/index.js';
+import {
+  destroyProcessGroup,
+  fullyShard,
+  initProcessGroup,
+  MixedPrecisionPolicy,
+} from '../lib/distributed.js';
+import {
+  amp,
+  bfloat16,
+  cuda,
+  type DeviceName,
+  float32,
+  memory,
+  nn,
+  optim,
+  randint,
+  scope,
+  type Tensor,
+} from '../lib/index.js';
+import { median } from './figures.js';
+import { Gpt, SIZES } from './gpt.js';
+import { requireGpu, runProgram } from './program.js';
+
+const RANKS = 4;
+type Name = keyof typeof SIZES;
+
+interface Trainer {
+  readonly step: () => void;
+  readonly model: Gpt;
+}
+
+/** A step under autocast, or of a sharded model with its own policy. */
+function trainer(name: Name, batch: number, device: DeviceName, sharded: boolean): Trainer {
+  const size = SIZES[name];
+  const model = new Gpt(size, sharded ? 'meta' : device);
+  if (sharded) {
+    const mpPolicy = new MixedPrecisionPolicy({ paramDtype: bfloat16, reduceDtype: float32 });
+    for (const layer of model.layers) fullyShard(layer, { mpPolicy });
+    fullyShard(model, { mpPolicy });
+    model.toEmpty(device);
+  }
+  for (const p of model.parameters()) nn.init.constant_(p, 0.01);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-4, fused: true });
+  const draw = (): Tensor => randint(0, size.vocabulary, [batch, size.context], { device });
+  const [input, target] = [draw(), draw()];
+  const loss = (): Tensor =>
+    sharded
+      ? model(input, target)
+      : amp.autocast({ deviceType: device === 'cuda' ? 'cuda' : 'cpu', dtype: bfloat16 }, () =>
+          model(input, target),
+        );
+  const step = (): void =>
+    scope(() => {
+      loss().backward();
+      optimizer.step();
+      optimizer.zeroGrad();
+    });
+  return { step, model };
+}
+
+function print(name: string, figures: Record<string, number>): void {
+  const rounded = Object.entries(figures).map(([key, value]) => [key, +value.toPrecision(4)]);
+  console.log(JSON.stringify({ name, ...Object.fromEntries(rounded) }));
+}
+
+async function onGpu(name: Name, batch: number): Promise<void> {
+  requireGpu();
+  const { step } = trainer(name, batch, 'cuda', true);
+  for (let i = 0; i < 3; i++) step();
+  cuda.synchronize();
+  memory.resetPeak('cuda');
+  const walls: number[] = [];
+  const hosts: number[] = [];
+  for (let i = 0; i < 10; i++) {
+    const start = performance.now();
+    step();
+    hosts.push(performance.now() - start);
+    cuda.synchronize();
+    walls.push(performance.now() - start);
+  }
+  const waited = memory.stats('cuda').peakAllocatedBytes;
+  memory.resetPeak('cuda');
+  for (let i = 0; i < 5; i++) step();
+  cuda.synchronize();
+  const ahead = memory.stats('cuda').peakAllocatedBytes;
+  print(`fully sharded ${name}, batch ${batch}, one of ${RANKS} ranks`, {
+    hostMs: median(hosts),
+    wallMs: median(walls),
+    peakGiB: waited / 2 ** 30,
+    peakAheadGiB: ahead / 2 ** 30,
+    reservedGiB: memory.stats('cuda').peakReservedBytes / 2 ** 30,
+  });
+}
+
+function hostTime(name: Name, batch: number, sharded: boolean): number {
+  const { step } = trainer(name, batch, 'cpu', sharded);
+  for (let i = 0; i < 3; i++) step();
+  const times = Array.from({ length: 10 }, () => {
+    const start = performance.now();
+    step();
+    return performance.now() - start;
+  });
+  return median(times);
+}
+
+function withoutKernels(name: Name, batch: number): void {
+  const [plain, sharded] = [false, true].map((each) =>
+    new FakeTensorMode().run(() => hostTime(name, batch, each)),
+  ) as [number, number];
+  print(`host time without kernels, ${name}, batch ${batch}`, {
+    unshardedMs: plain,
+    shardedMs: sharded,
+    ratio: sharded / plain,
+  });
+}
+
+await runProgram(async () => {
+  const name = (process.argv[2] ?? '124m') as Name;
+  const batch = Number(process.argv[3] ?? 16);
+  await initProcessGroup('fake', { rank: 0, worldSize: RANKS });
+  if (process.argv[4] === 'fake') withoutKernels(name, batch);
+  else await onGpu(name, batch);
+  destroyProcessGroup();
+});
