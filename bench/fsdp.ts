@@ -11,6 +11,7 @@ import { FakeTensorMode } from '../lib/compile/index.js';
 import {
   destroyProcessGroup,
   fullyShard,
+  initDeviceMesh,
   initProcessGroup,
   MixedPrecisionPolicy,
 } from '../lib/distributed.js';
@@ -45,8 +46,9 @@ function trainer(name: Name, batch: number, device: DeviceName, sharded: boolean
   const model = new Gpt(size, sharded ? 'meta' : device);
   if (sharded) {
     const mpPolicy = new MixedPrecisionPolicy({ paramDtype: bfloat16, reduceDtype: float32 });
-    for (const layer of model.layers) fullyShard(layer, { mpPolicy });
-    fullyShard(model, { mpPolicy });
+    const mesh = initDeviceMesh(device === 'cuda' ? 'cuda' : 'cpu', [RANKS]);
+    for (const layer of model.layers) fullyShard(layer, { mesh, mpPolicy });
+    fullyShard(model, { mesh, mpPolicy });
     model.toEmpty(device);
   }
   for (const p of model.parameters()) nn.init.constant_(p, 0.01);

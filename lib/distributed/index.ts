@@ -1,5 +1,6 @@
 /** The public names of process groups, collectives, meshes, stores and launching. */
 
+export { withCallSite } from '../core/call-context.js';
 export type { DeviceMeshOptions, FromGroupOptions } from './device-mesh/checks.js';
 export {
   DeviceMesh,

@@ -17,6 +17,8 @@ export interface Engine {
   readonly name: BackendName;
   /** The stream that runs its calls in order. */
   readonly lane: number;
+  /** The stream that runs its calls on a device, where that is not `lane`. */
+  streamFor?(device: Device): number;
   /**
    * Enqueues the call. `where` is the program's line, for the errors of any rank; `about` is text
    * that must be equal on all ranks, such as the shape.

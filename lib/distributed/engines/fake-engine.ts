@@ -6,9 +6,11 @@
  * @see PyTorch `torch.testing._internal.distributed.fake_pg`
  */
 import type { CollectiveCall } from '../../core/collective.js';
+import type { Device } from '../../core/device.js';
 import { layers } from '../../core/hooks.js';
 import { FAKE_HANDLE } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
+import { newStream, streamOf } from '../../eager/submit.js';
 import type { Engine, EngineFactory, GroupPlan } from './engine.js';
 
 class FakeEngine implements Engine {
@@ -17,8 +19,18 @@ class FakeEngine implements Engine {
   /** Its rank in the group, which wraps because tests use ranks beyond the size. */
   private readonly place: number;
 
+  private readonly streams = new Map<Device, number>();
+
   constructor(place: number) {
     this.place = place;
+  }
+
+  /** A GPU's calls may run beside compute, as those of real ranks do. */
+  streamFor(device: Device): number {
+    if (device.type === 'cpu') return streamOf(device);
+    const stream = this.streams.get(device) ?? newStream(device, 0);
+    this.streams.set(device, stream);
+    return stream;
   }
 
   run(_name: string, { kind, input, output, counts, root }: CollectiveCall): void {

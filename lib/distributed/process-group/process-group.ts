@@ -11,6 +11,7 @@ import {
   META_ADVICE,
 } from '../../core/device.js';
 import { CollectiveError, DeviceError, DistributedError } from '../../core/errors.js';
+import { checkFunction, checkSynchronous } from '../../core/options.js';
 import { belongsToOtherRank, otherRankError, type RankRuntime } from '../../core/rank-runtime.js';
 import { identify, identityOf } from '../../core/unobserved-failures.js';
 import type { NativeReason } from '../../native/failure.js';
@@ -131,6 +132,29 @@ export class ProcessGroup implements CollectiveGroup {
     }
     if (watchers.size > 0)
       for (const watcher of watchers) watcher({ name, group: this, call, where });
+  }
+
+  /**
+   * Runs `fn` with the stream of this group's collectives as the current stream of the device. What
+   * it submits is in order with them, and beside what other streams compute. On the CPU, where
+   * collectives are in order with everything, it just runs `fn`.
+   *
+   * @throws ArgumentError for an asynchronous function; DistributedError if the group has ended
+   */
+  onStream<T>(device: Device, fn: () => T): T {
+    checkFunction('onStream', 'fn', fn);
+    if (device.type !== 'cuda') return fn();
+    const engine = this.engineOf('onStream', device, '');
+    const before = device.currentStream;
+    device.currentStream = engine.streamFor?.(device) ?? engine.lane;
+    let result: T;
+    try {
+      result = fn();
+    } finally {
+      device.currentStream = before;
+    }
+    checkSynchronous('onStream', result, 'it would leave the stream at its first await');
+    return result;
   }
 
   /** Fails a call that can never complete: on all ranks; here the error was just thrown. */

@@ -2,7 +2,7 @@
  * The hooks that make a module gather its parameters before forward and backward, and what the
  * modules below one root share. The first module that runs is the root.
  */
-import { autograd, isGradEnabled, type nn, ShardingError, type Tensor, tree } from '../../index.js';
+import { autograd, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
 import { CommContext } from './comm-context.js';
 import type { FSDPParamGroup } from './param-group.js';
 import type { MixedPrecisionPolicy } from './policies.js';
@@ -70,7 +70,7 @@ export class FSDPState {
   initialize(): Root {
     if (this.root !== null) return this.root;
     const all: FSDPState[] = [];
-    const comm = new CommContext(this.device());
+    const comm = new CommContext();
     const root: Root = { state: this, comm, all, inBackward: false };
     for (const [path, module] of this.module.namedModules()) {
       const state = stateOf(module);
@@ -86,11 +86,6 @@ export class FSDPState {
     }
     for (const state of all) state.root = root;
     return root;
-  }
-
-  private device() {
-    const [first] = [...this.module.parameters()];
-    return (first as Tensor).device;
   }
 
   private ranBefore(path: string): ShardingError {

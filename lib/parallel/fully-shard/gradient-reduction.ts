@@ -1,5 +1,5 @@
 /** The reduction of a group's gradients: pack, reduce-scatter, all-reduce over replicas, unpack. */
-import { allReduce, reduceScatterTensor } from '../../distributed/index.js';
+import { allReduce, reduceScatterTensor, withCallSite } from '../../distributed/index.js';
 import { type Device, type DType, empty, float16, keep, type Tensor } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
 import type { CommContext } from './comm-context.js';
@@ -19,6 +19,8 @@ export interface ReductionPlan {
   readonly dtype: DType;
   readonly reduceDtype: DType;
   readonly offload: OffloadPolicy;
+  /** The group in words, for errors of its collectives. */
+  readonly site: string;
 }
 
 export class GradientReduction {
@@ -68,7 +70,7 @@ export class GradientReduction {
     const present = parameters.filter((_, i) => complete[i] !== null);
     if (present.length === 0) return parameters.map(() => null);
     comm.freeReduced(this.input);
-    const flat = this.reduce(this.pack(complete, present), allReduces, comm);
+    const flat = this.reduce(this.pack(complete, present), allReduces);
     this.clear();
     let offset = 0;
     return parameters.map((parameter, i) => {
@@ -90,8 +92,8 @@ export class GradientReduction {
     return packed;
   }
 
-  private reduce(packed: Tensor, allReduces: boolean, comm: CommContext): Tensor {
-    const { mesh, reduceDtype, dtype, device, offload } = this.plan;
+  private reduce(packed: Tensor, allReduces: boolean): Tensor {
+    const { mesh, reduceDtype, dtype, device, offload, site } = this.plan;
     const flat = empty([packed.numel() / mesh.ranks], { dtype: reduceDtype, device });
     const replicas = allReduces ? mesh.replicas : null;
     const total = mesh.ranks * (replicas === null ? 1 : mesh.mesh.size(0));
@@ -99,9 +101,12 @@ export class GradientReduction {
     const before = reduceDtype === float16 ? powerOfTwoNearRoot(total) : 1;
     if (before > 1) packed.div_(before);
     const op = reduceDtype === float16 ? 'sum' : 'avg';
-    reduceScatterTensor(flat, packed, { op, group: mesh.group });
-    if (replicas !== null) allReduce(flat, { op, group: replicas });
-    return comm.reduced(() => {
+    withCallSite(site, () => {
+      reduceScatterTensor(flat, packed, { op, group: mesh.group });
+      if (replicas !== null) allReduce(flat, { op, group: replicas });
+    });
+    // On the stream of the reduction, so that compute does not wait for it.
+    return (replicas ?? mesh.group).onStream(device, () => {
       if (reduceDtype === float16) flat.div_(total / before);
       const cast = reduceDtype === dtype ? flat : flat.to(dtype);
       return offload.toCpu ? cast.to('cpu', { nonBlocking: true }) : cast;

@@ -2,7 +2,7 @@
  * The memory of a group's parameters: the flat shard, the buffer that a gather fills, and the whole
  * parameters. Starting a gather, completing it and freeing the whole parameters are the only changes.
  */
-import { allGatherIntoTensor } from '../../distributed/index.js';
+import { allGatherIntoTensor, withCallSite } from '../../distributed/index.js';
 import {
   type Device,
   type DType,
@@ -12,7 +12,6 @@ import {
   type Tensor,
 } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
-import type { CommContext } from './comm-context.js';
 import { FlatShard, type Layout, layoutOf } from './flat-shard.js';
 import type { OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -29,6 +28,8 @@ export interface MemoryPlan {
   /** The dtype of whole parameters; that of the shards if null. */
   readonly paramDtype: DType | null;
   readonly offload: OffloadPolicy;
+  /** The group in words, for errors of its collectives. */
+  readonly site: string;
 }
 
 /** Puts the shards of the parameters on one flat tensor. */
@@ -84,18 +85,30 @@ export class GroupMemory {
   }
 
   /** Starts to gather the parameters: over the smaller mesh if that holds them. */
-  startGather(comm: CommContext): void {
+  startGather(): void {
     const { plan } = this;
     if (!this.shard.isCurrent()) this.shard = flatShardOf(plan, (parameter) => parameter.shard());
     const mesh = this.postForwardRows === null ? plan.mesh : (plan.postForwardMesh as ShardMesh);
-    noGrad(() =>
-      comm.gathering(() => {
+    this.onStream(() =>
+      noGrad(() => {
         const input = this.postForwardRows ?? this.computeShard();
         const output = this.gathered.allocate();
         if (mesh.ranks === 1) output.copy_(input);
-        else allGatherIntoTensor(output, input, { group: mesh.group });
+        else
+          withCallSite(this.plan.site, () =>
+            allGatherIntoTensor(output, input, { group: mesh.group }),
+          );
+        if (input !== this.postForwardRows && input !== this.shard.tensor) input.dispose();
       }),
     );
+  }
+
+  /**
+   * Casts and the memory of gathers are on the stream of the collectives: a gather does not wait for
+   * the compute of the layer before it.
+   */
+  private onStream(fn: () => void): void {
+    this.plan.mesh.group.onStream(this.plan.device, fn);
   }
 
   /** This rank's flat shard in the dtype and on the device of compute. */
@@ -105,7 +118,7 @@ export class GroupMemory {
   }
 
   /** Copies the gathered parameters to where modules use them. */
-  finishGather(comm: CommContext, keepsRows: boolean): void {
+  finishGather(keepsRows: boolean): void {
     const { plan, gathered, whole } = this;
     this.dropRows();
     whole.allocate();
@@ -113,7 +126,7 @@ export class GroupMemory {
       this.copyOut.run();
       if (keepsRows) this.keepRows(gathered.view(), plan.postForwardMesh as ShardMesh);
     });
-    comm.gathering(() => gathered.free());
+    this.onStream(() => gathered.free());
   }
 
   /** The ranks of the smaller mesh together keep all rows. */
@@ -144,7 +157,7 @@ export class GroupMemory {
   }
 
   /** Frees a gather that nobody completes. */
-  abandonGather(comm: CommContext): void {
-    comm.gathering(() => this.gathered.free());
+  abandonGather(): void {
+    this.onStream(() => this.gathered.free());
   }
 }

@@ -82,6 +82,7 @@ export class FSDPParamGroup {
             device,
             paramDtype: this.precision.paramDtype,
             offload: offload ?? new OffloadPolicy(),
+            site: 'fullyShard',
           };
     if (this.plan === null) return;
     this.checkDtypes();
@@ -139,10 +140,10 @@ export class FSDPParamGroup {
   /** Prepares the group for the first forward of the root. @internal */
   initialize(comm: CommContext): void {
     this.comm = comm;
-    const { plan } = this;
-    if (plan === null) return;
+    if (this.plan === null) return;
     this.checkMaterialized();
     this.checkDtypes();
+    const plan = { ...this.plan, site: `fullyShard of ${this.path || 'the root'}` };
     this.memory = new GroupMemory(plan);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({
@@ -155,7 +156,7 @@ export class FSDPParamGroup {
   /** Starts to gather the parameters, unless they are whole or a gather is under way. @internal */
   unshard(): void {
     if (this.memory === null || this.shardedState === 'UNSHARDED' || this.isGathering) return;
-    this.memory.startGather(this.comm as CommContext);
+    this.memory.startGather();
     this.isGathering = true;
   }
 
@@ -163,7 +164,7 @@ export class FSDPParamGroup {
   waitForUnshard(): void {
     if (this.memory === null || this.shardedState === 'UNSHARDED') return;
     this.unshard();
-    this.memory.finishGather(this.comm as CommContext, this.keepsRows());
+    this.memory.finishGather(this.keepsRows());
     this.isGathering = false;
     this.shardedState = 'UNSHARDED';
   }
@@ -275,7 +276,7 @@ export class FSDPParamGroup {
   }
 
   private dropGather(): void {
-    if (this.isGathering) this.memory?.abandonGather(this.comm as CommContext);
+    if (this.isGathering) this.memory?.abandonGather();
     this.isGathering = false;
   }
 
