@@ -1,5 +1,5 @@
 /** The GPT that training is measured with, the same as PyTorch's in the reference scripts. */
-import { arange, type DeviceName, nn, type Tensor } from '../lib/index.js';
+import { arange, type DeviceName, nn, scope, type Tensor } from '../lib/index.js';
 
 export const SIZES = {
   '124m': { vocabulary: 50304, width: 768, heads: 12, hidden: 3072, layers: 12, context: 1024 },
@@ -67,7 +67,8 @@ export class Gpt extends nn.Module<[input: Tensor, target: Tensor], Tensor> {
 
   override forward(input: Tensor, target: Tensor): Tensor {
     let x = this.tokens(input).add(this.positions(arange(input.size(1), { device: input.device })));
-    for (const layer of this.layers) x = layer(x);
+    // What a layer makes and backward does not need is freed with the layer.
+    for (const layer of this.layers) x = scope(() => layer(x));
     return nn.functional.crossEntropy(this.head(this.norm(x)).flatten(0, 1), target.flatten());
   }
 }

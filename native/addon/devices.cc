@@ -246,6 +246,8 @@ napi_value empty_cache(napi_env env, napi_callback_info info) {
   int64_t device, idle_ms;
   if (!device_argument(env, info, &device, &idle_ms)) return nullptr;
   Devices& devices = Devices::get();
+  // Memory is not idle as long as its stream has a wait to come.
+  for (const auto& stream : state_of(env).streams) stream->flush_waits();
   devices.allocator(static_cast<int32_t>(device))->empty_cache(idle_ms);
   if (device == 0 && devices.pinned_kept.load()) devices.pinned_allocator()->empty_cache(idle_ms);
   return nullptr;

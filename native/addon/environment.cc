@@ -263,7 +263,7 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   }
   entry.last_stream = &stream;
   // not a number of the previous stream, which this one may never reach
-  entry.last_sequence = stream.submitted();
+  entry.last_sequence = stream.claimed();
 }
 
 void Environment::switch_to(Stream& stream) {
@@ -391,7 +391,7 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
   CachingAllocator* allocator = entry.allocator;
   const std::atomic<uint64_t>* progress = entry.owner->progress();
   const bool owner_is_last = entry.last_stream == entry.owner;
-  const uint64_t sequence = owner_is_last ? entry.last_sequence : entry.owner->submitted();
+  const uint64_t sequence = owner_is_last ? entry.last_sequence : entry.owner->claimed();
   // Each stream that took the memory over waited for the one before. If the owner was the last, it
   // is behind all of them.
   if (entry.other_streams.empty() || (owner_is_last && !entry.recorded)) {

@@ -54,6 +54,7 @@ Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, i
   const uint32_t pool = pinned ? pinned_pool(state) : stream.pool();
   Status status = entry.allocator->allocate(bytes, pool, &entry.block, error);
   if (status.code == Code::OutOfMemory && !stream.idle()) {
+    stream.flush_waits();
     // Freed blocks in use by commands in flight can be returned when those finish.
     stream.wait(stream.submitted());
     status = entry.allocator->allocate(bytes, pool, &entry.block, error);
@@ -192,7 +193,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
     });
   }
   if (entry->token_bytes >= 0) state.token_bytes += args[1] - entry->bytes;
-  entry->last_sequence = stream->submitted();
+  entry->last_sequence = stream->claimed();
   state.release_block(*entry, args[1] == 0);
   entry->block = fresh.block;
   entry->allocator = fresh.allocator;
@@ -202,7 +203,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
   entry->owner = stream;
   entry->other_streams.clear();
   entry->recorded = false;
-  entry->last_sequence = stream->submitted();
+  entry->last_sequence = stream->claimed();
   return nullptr;
 }
 

@@ -66,6 +66,7 @@ napi_value stream_query(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 1, &id)) return nullptr;
   Stream* stream = stream_argument(env, id);
   if (!stream) return nullptr;
+  stream->flush_waits();
   if (!stream->idle()) return boolean_value(env, false);
   bool done = true;
   ErrorText error;

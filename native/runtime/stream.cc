@@ -106,6 +106,7 @@ Stream::Stream(const Backend* backend, int32_t device, uint32_t id, int32_t prio
     : backend_(backend), device_(device), id_(id), priority_(priority) {}
 
 Stream::~Stream() {
+  waits_.clear();
   if (thread_.joinable()) {
     wait(submitted_);
     {
@@ -163,6 +164,7 @@ void Stream::start() {
 }
 
 void Stream::park() {
+  flush_waits();
   if (!running_) return;
   running_ = false;
   {
@@ -242,6 +244,7 @@ void Stream::publish(int64_t bytes) {
 }
 
 Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
+  flush_waits();
   const int32_t count = call.num_inputs + call.num_outputs;
   int64_t dims = 0;
   for (int32_t i = 0; i < count; i++) dims += 2 * call.tensors[i].ndim;
@@ -282,6 +285,7 @@ Status Stream::run_now(KernelCall& call, ErrorText* error) {
 }
 
 void Stream::enqueue(std::function<void(Stream&)> fn) {
+  flush_waits();
   const int64_t bytes = align16(sizeof(Record));
   auto* record = static_cast<Record*>(reserve(bytes));
   record->bytes = bytes;

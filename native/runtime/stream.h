@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include "../include/backend.h"
 
@@ -79,7 +80,9 @@ class Stream {
   uint32_t id() const { return id_; }
 
   // True if nothing is queued and nothing runs on the native thread.
-  bool idle() const { return completed_.load(std::memory_order_acquire) == submitted_; }
+  bool idle() const {
+    return waits_.empty() && completed_.load(std::memory_order_acquire) == submitted_;
+  }
   uint64_t submitted() const { return submitted_; }
   const std::atomic<uint64_t>* progress() const { return &completed_; }
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
@@ -102,8 +105,14 @@ class Stream {
   // Marks the end of the queue, if commands were submitted since the last mark.
   void mark();
   // Lets this stream wait for the earliest mark of `other` behind that command. `then` runs on the
-  // native thread once the mark is recorded, in order; it may be empty.
+  // native thread once the mark is recorded, in order; it may be empty. A stream of an asynchronous
+  // backend gets the wait with its next command: waking its thread for a wait alone costs more than
+  // a kernel.
   void wait_for(Stream& other, uint64_t sequence, std::function<void(Stream&)> then);
+  // Enqueues the waits that are left for the next command.
+  void flush_waits();
+  // The sequence of the last command, or of the waits that come with the next one.
+  uint64_t claimed() const { return submitted_ + (waits_.empty() ? 0 : 1); }
   // True if only kernels are in flight, which wait for no other stream or rank.
   bool only_kernels_pending() const { return completed() >= last_function_; }
 
@@ -208,6 +217,7 @@ class Stream {
   static constexpr size_t kMostMarks = 64;  // an older one is replaced by the next that is kept
   const Mark& mark_behind(uint64_t sequence);
   std::deque<Mark> marks_;  // of rising sequence
+  std::vector<std::function<void(Stream&)>> waits_;
   // The mark of each other stream that this stream has waited for last.
   std::unordered_map<const Stream*, uint64_t> waited_for_;
 

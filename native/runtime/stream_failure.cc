@@ -16,6 +16,7 @@ uint64_t next_failure() {
 }  // namespace
 
 Status Stream::synchronize(Failure* failure) {
+  flush_waits();
   wait(submitted_);
   if (backend_->asynchronous && native_) {
     ErrorText text;

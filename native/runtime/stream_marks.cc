@@ -7,6 +7,7 @@
 namespace shardwise {
 
 void Stream::mark() {
+  flush_waits();
   if (!marks_.empty() && marks_.back().sequence == submitted_) return;
   auto event = std::make_shared<Event>();
   event->backend = backend_;
@@ -43,7 +44,7 @@ void Stream::wait_for(Stream& other, uint64_t sequence, std::function<void(Strea
     waited = mark.sequence;
     event = mark.event;
   }
-  enqueue([event, then = std::move(then)](Stream& s) {
+  waits_.push_back([event, then = std::move(then)](Stream& s) {
     if (event) event->wait_recorded(1);
     if (then) then(s);
     if (!event || !event->handle) return;
@@ -52,6 +53,16 @@ void Stream::wait_for(Stream& other, uint64_t sequence, std::function<void(Strea
       s.backend()->event_wait(event->handle, s.native(), &ignored);
     else
       event->backend->event_synchronize(event->handle, &ignored);
+  });
+  if (!backend_->asynchronous) flush_waits();
+}
+
+void Stream::flush_waits() {
+  if (waits_.empty()) return;
+  std::vector<std::function<void(Stream&)>> waits;
+  waits.swap(waits_);
+  enqueue([waits = std::move(waits)](Stream& s) {
+    for (const auto& wait : waits) wait(s);
   });
 }
 

@@ -51,6 +51,8 @@ export class GroupMemory {
   private readonly plan: MemoryPlan;
   private readonly computeDtype: DType;
   private shard: FlatShard;
+  /** The flat shard in the dtype of compute, while it is gathered; null if it needs no cast. */
+  private readonly cast: RefillableBuffer | null;
   /** A row for each rank, while the parameters are gathered. */
   private readonly gathered: RefillableBuffer;
   private readonly whole: RefillableBuffer;
@@ -65,6 +67,8 @@ export class GroupMemory {
     this.computeDtype = plan.paramDtype ?? this.shard.tensor.dtype;
     const { layout, computeDtype } = this;
     const gatheredNumel = layout.shardNumel * plan.mesh.ranks;
+    const isCast = this.shard.tensor.dtype !== computeDtype || plan.offload.toCpu;
+    this.cast = isCast ? new RefillableBuffer(layout.shardNumel, computeDtype, plan.device) : null;
     this.gathered = new RefillableBuffer(gatheredNumel, computeDtype, plan.device);
     this.whole = new RefillableBuffer(layout.wholeNumel, computeDtype, plan.device);
     this.copyOut = noGrad(
@@ -98,7 +102,7 @@ export class GroupMemory {
           withCallSite(this.plan.site, () =>
             allGatherIntoTensor(output, input, { group: mesh.group }),
           );
-        if (input !== this.postForwardRows && input !== this.shard.tensor) input.dispose();
+        this.cast?.free();
       }),
     );
   }
@@ -113,8 +117,8 @@ export class GroupMemory {
 
   /** This rank's flat shard in the dtype and on the device of compute. */
   private computeShard(): Tensor {
-    const { computeDtype: dtype, shard } = this;
-    return shard.tensor.to({ dtype, device: this.plan.device, nonBlocking: true });
+    const { cast, shard } = this;
+    return cast === null ? shard.tensor : cast.allocate().copy_(shard.tensor);
   }
 
   /** Copies the gathered parameters to where modules use them. */
