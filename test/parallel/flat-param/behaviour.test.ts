@@ -1,0 +1,302 @@
+/** State dicts, whole parameters, clipping, accumulation, dtypes and errors of flat parameters. */
+import assert from 'node:assert/strict';
+import { FullyShardedDataParallel, MixedPrecision } from '../../../lib/distributed.js';
+import {
+  bfloat16,
+  float16,
+  float32,
+  float64,
+  manualSeed,
+  nn,
+  optim,
+  randn,
+  type Tensor,
+  zeros,
+} from '../../../lib/index.js';
+import { withRanks } from '../../../lib/testing/index.js';
+import { commCounts } from '../compare.js';
+import {
+  assertClose,
+  batchOf,
+  Model,
+  makeModel,
+  oneDevice,
+  step,
+  Tied,
+  type Values,
+  valuesOf,
+  wrap,
+} from './models.js';
+
+const both = [false, true];
+const summon = FullyShardedDataParallel.summonFullParams;
+
+describe('a FullyShardedDataParallel', () => {
+  for (const useOrigParams of both) {
+    it(
+      `has the state dict of the plain module, with useOrigParams: ${useOrigParams}`,
+      withRanks(3, async () => {
+        const expected = await valuesOf(Object.entries(makeModel(Tied).stateDict()));
+        const model = wrap(makeModel(Tied), { useOrigParams });
+        assertClose(await valuesOf(Object.entries(model.stateDict())), expected, 0);
+        const shapes = Object.values(model.stateDict()).map(({ shape }) => shape);
+        assert.deepEqual(shapes, [[4, 6], [6, 4], [6], [4, 6]]);
+      }),
+    );
+
+    it(
+      `loads the state dict of another model, with useOrigParams: ${useOrigParams}`,
+      withRanks(3, async (rank) => {
+        const source = makeModel(Model);
+        for (const p of source.parameters()) p.detach().mul_(2);
+        const model = wrap(makeModel(Model), { useOrigParams });
+        model.loadStateDict(source.stateDict());
+        const expected = await valuesOf(Object.entries(source.stateDict()));
+        assertClose(await valuesOf(Object.entries(model.stateDict())), expected, 0);
+        const x = batchOf(0, rank, 3);
+        assert.deepEqual(
+          [...(await model(x).detach().read())],
+          [...(await source(x).detach().read())],
+        );
+        assert.throws(() => model.loadStateDict({}), { code: 'ERR_CHECKPOINT' });
+        assertClose(await valuesOf(Object.entries(model.stateDict())), expected, 0);
+      }),
+    );
+
+    it(
+      `gives whole parameters to a function, with useOrigParams: ${useOrigParams}`,
+      withRanks(3, async () => {
+        const expected = await valuesOf(makeModel(Model).namedParameters());
+        const model = wrap(makeModel(Model), { useOrigParams });
+        const before = [...model.parameters()];
+        const seen = await summon(model, () => valuesOf(model.namedParameters()));
+        assertClose(seen, expected, 0);
+        assert.deepEqual([...model.parameters()], before);
+        summon(model, () =>
+          model.getParameter('_fsdp_wrapped_module.second.bias').detach().fill_(3),
+        );
+        summon(
+          model,
+          () => model.getParameter('_fsdp_wrapped_module.second.bias').detach().fill_(5),
+          {
+            writeback: false,
+          },
+        );
+        const state = await valuesOf(Object.entries(model.stateDict()));
+        assert.deepEqual(state.get('second.bias'), [3, 3, 3, 3, 3, 3]);
+        assert.throws(
+          () =>
+            summon(model, () => {
+              throw new Error('inside');
+            }),
+          /inside/,
+        );
+        assert.deepEqual([...model.parameters()], before);
+        model.apply((module) => {
+          if (module instanceof nn.Linear) module.bias?.detach().fill_(1);
+        });
+        const applied = await valuesOf(Object.entries(model.stateDict()));
+        assert.deepEqual(applied.get('first.up.bias'), new Array(10).fill(1));
+      }),
+    );
+
+    for (const normType of [2, 1, Number.POSITIVE_INFINITY])
+      it(
+        `clips by the norm ${normType} over all ranks, with useOrigParams: ${useOrigParams}`,
+        withRanks(3, async (rank) => {
+          const plain = makeModel(Model);
+          plain(batchOf(0, 0, 1))
+            .square()
+            .mean()
+            .backward();
+          const expected = nn.utils.clipGradNorm_(plain.parameters(), 0.1, normType);
+          const model = wrap(makeModel(Model), { useOrigParams }) as FullyShardedDataParallel;
+          model(batchOf(0, rank, 3))
+            .square()
+            .mean()
+            .backward();
+          const norm = model.clipGradNorm_(0.1, normType);
+          const [a, b] = [await norm.itemAsync(), await expected.itemAsync()];
+          assert.ok(Math.abs(a - b) < 1e-9, `${a}, expected ${b}`);
+          const again = await model.clipGradNorm_(1, normType).itemAsync();
+          assert.ok(Math.abs(again - 0.1) < 1e-5, String(again));
+        }),
+      );
+
+    it(
+      `accumulates without reducing in noSync, with useOrigParams: ${useOrigParams}`,
+      withRanks(2, async (rank) => {
+        const expected = await accumulated(makeModel(Model), (i) => batchOf(i, 0, 1));
+        const model = wrap(makeModel(Model), { useOrigParams }) as FullyShardedDataParallel;
+        const run = (i: number): void =>
+          model(batchOf(i, rank, 2))
+            .square()
+            .mean()
+            .backward();
+        const inside = commCounts(() => model.noSync(() => run(0)));
+        assert.equal(inside['reduceScatter'] ?? 0, 0);
+        assert.ok([...model.parameters()].every(({ grad }) => grad === null));
+        const outside = commCounts(() => run(1));
+        assert.equal(outside['reduceScatter'], 3);
+        await assertStepped(model, expected);
+      }),
+    );
+
+    it(
+      `adds gradients of several backward passes, with useOrigParams: ${useOrigParams}`,
+      withRanks(2, async (rank) => {
+        const expected = await accumulated(makeModel(Model), (i) => batchOf(i, 0, 1));
+        const model = wrap(makeModel(Model), { useOrigParams });
+        for (const i of [0, 1])
+          model(batchOf(i, rank, 2))
+            .square()
+            .mean()
+            .backward();
+        await assertStepped(model, expected);
+      }),
+    );
+
+    it(
+      `trains on after an error in forward, with useOrigParams: ${useOrigParams}`,
+      withRanks(2, async (rank) => {
+        const expected = await oneDevice(Model, 3);
+        const inner = makeModel(Model);
+        const model = wrap(inner, { useOrigParams });
+        const adam = new optim.AdamW(model.parameters(), { lr: 0.01 });
+        step(model, adam, batchOf(0, rank, 2));
+        const hook = inner.second.registerForwardHook(() => {
+          throw new Error('in forward');
+        });
+        assert.throws(() => model(batchOf(1, rank, 2)), /in forward/);
+        hook.remove();
+        for (const i of [1, 2]) step(model, adam, batchOf(i, rank, 2));
+        assertClose(await valuesOf(Object.entries(model.stateDict())), expected);
+      }),
+    );
+
+    it(
+      `computes in another dtype than that of its shards, with useOrigParams: ${useOrigParams}`,
+      withRanks(2, async (rank) => {
+        const dtypes: string[] = [];
+        const inner = makeModel(Model).float();
+        inner.second.registerForwardPreHook((module, [x]) => {
+          dtypes.push(x.dtype.name, (module.weight as Tensor).dtype.name);
+        });
+        const mixedPrecision = new MixedPrecision({ paramDtype: bfloat16, reduceDtype: float32 });
+        const model = wrap(inner, { useOrigParams, mixedPrecision });
+        const result = model(batchOf(0, rank, 2).float());
+        assert.equal(result.dtype, bfloat16);
+        result.float().square().mean().backward();
+        assert.deepEqual(dtypes, ['bfloat16', 'bfloat16']);
+        for (const p of model.parameters()) {
+          assert.equal(p.dtype, float32);
+          assert.ok(p.grad === null || p.grad.dtype === float32);
+        }
+        const plain = makeModel(Model).float();
+        plain(batchOf(0, 0, 1).float())
+          .square()
+          .mean()
+          .backward();
+        const expected = await nn.utils
+          .getTotalNorm([...plain.parameters()].flatMap(({ grad }) => grad ?? []))
+          .itemAsync();
+        const norm = await (model as FullyShardedDataParallel).clipGradNorm_(1).itemAsync();
+        assert.ok(Math.abs(norm - expected) < 0.03 * expected, `${norm}, expected ${expected}`);
+      }),
+    );
+
+    it(
+      `follows module.to before the first forward, with useOrigParams: ${useOrigParams}`,
+      withRanks(2, async (rank) => {
+        const model = wrap(makeModel(Model).float(), { useOrigParams });
+        model.double();
+        const adam = new optim.AdamW(model.parameters(), { lr: 0.01 });
+        for (let i = 0; i < 2; i++) step(model, adam, batchOf(i, rank, 2));
+        for (const t of Object.values(model.stateDict())) assert.equal(t.dtype, float64);
+      }),
+    );
+  }
+
+  it(
+    'frees whole parameters after forward, and gathers again for backward',
+    withRanks(2, (rank) => {
+      const model = wrap(makeModel(Model));
+      let loss: Tensor | null = null;
+      const forward = commCounts(() => {
+        loss = model(batchOf(0, rank, 2))
+          .square()
+          .mean();
+      });
+      assert.equal(forward['allGather'], 3);
+      const backward = commCounts(() => (loss as unknown as Tensor).backward());
+      assert.equal(backward['allGather'], 2); // the root keeps its own
+      assert.equal(backward['reduceScatter'], 3);
+    }),
+  );
+
+  it(
+    'names parameters as the plain module does with useOrigParams, else by the wrapper',
+    withRanks(2, () => {
+      const names = (useOrigParams: boolean): string[] =>
+        [...wrap(makeModel(Tied), { useOrigParams }).namedParameters()].map(([name]) => name);
+      assert.deepEqual(
+        names(true),
+        [...makeModel(Tied).namedParameters()].map(([name]) => name),
+      );
+      assert.deepEqual(names(false), [
+        '_fsdp_wrapped_module._flat_param',
+        '_fsdp_wrapped_module.block._fsdp_wrapped_module._flat_param',
+      ]);
+    }),
+  );
+
+  it(
+    'starts with the values of the first rank where syncModuleStates asks for it',
+    withRanks(3, async (rank) => {
+      const made = (seed: number): Model => {
+        manualSeed(seed);
+        return new Model();
+      };
+      const model = new FullyShardedDataParallel(made(rank), { syncModuleStates: true });
+      const expected = await valuesOf(Object.entries(made(0).stateDict()));
+      assertClose(await valuesOf(Object.entries(model.stateDict())), expected, 0);
+    }),
+  );
+
+  it(
+    'leaves ignored modules and parameters as they are',
+    withRanks(2, () => {
+      const inner = makeModel(Model);
+      const bias = inner.second.bias as nn.Parameter;
+      const ignoredStates = [inner.first, bias];
+      const model = new FullyShardedDataParallel(inner, { ignoredStates });
+      const names = [...model.namedParameters()].map(([name]) => name);
+      assert.equal(names.length, 1 + 6 + 1);
+      assert.equal(inner.second.bias, bias);
+    }),
+  );
+
+  it(
+    'converts buffers to the dtype of mixed precision',
+    withRanks(1, () => {
+      const inner = new nn.Linear(2, 2);
+      inner.registerBuffer('scale', zeros([2]));
+      const mixedPrecision = new MixedPrecision({ bufferDtype: float16 });
+      const model = new FullyShardedDataParallel(inner, { mixedPrecision });
+      model(randn([1, 2]));
+      assert.equal(inner.getBuffer('scale').dtype, float16);
+    }),
+  );
+});
+
+/** The parameters after a step with the gradients of two batches. */
+async function accumulated(model: nn.Module, batch: (i: number) => Tensor): Promise<Values> {
+  for (const i of [0, 1]) model(batch(i)).square().mean().backward();
+  new optim.SGD(model.parameters(), { lr: 0.1 }).step();
+  return valuesOf(model.namedParameters());
+}
+
+async function assertStepped(model: nn.Module, expected: Values): Promise<void> {
+  new optim.SGD(model.parameters(), { lr: 0.1 }).step();
+  assertClose(await valuesOf(Object.entries(model.stateDict())), expected);
+}
