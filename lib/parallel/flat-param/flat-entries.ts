@@ -47,17 +47,38 @@ interface Distributed {
   readonly stride: Shape;
 }
 
-/** The parameters that handles have taken. */
-const flattened = new WeakSet<nn.Parameter>();
+/** The parameters that handles have taken, with the properties that held them. */
+const flattened = new WeakMap<nn.Parameter, readonly Slot[]>();
 
 /** Marks parameters that a handle has taken. */
-export function markFlattened(parameters: Iterable<nn.Parameter>): void {
-  for (const parameter of parameters) flattened.add(parameter);
+export function markFlattened(entries: ReadonlyMap<nn.Parameter, FlatEntry>): void {
+  for (const [parameter, { slots }] of entries) flattened.set(parameter, slots);
 }
 
-/** Whether a handle has taken the parameter. */
-export function isFlattened(parameter: nn.Parameter): boolean {
-  return parameter instanceof FlatParameter || flattened.has(parameter);
+/**
+ * The parameters of a module and those below that no handle has taken, each once.
+ *
+ * @throws ArgumentError for one that a handle has taken from another module that shares it
+ */
+export function notFlattened(module: nn.AnyModule): nn.Parameter[] {
+  const found = new Set<nn.Parameter>();
+  for (const [path, owner] of module.namedModules())
+    for (const [name, parameter] of ownParameters(owner)) {
+      if (parameter instanceof FlatParameter) continue;
+      const slots = flattened.get(parameter);
+      if (slots === undefined) found.add(parameter);
+      else if (!slots.some((slot) => slot.module === owner && slot.name === name))
+        throw flattenedAlready(path === '' ? name : `${path}.${name}`);
+    }
+  return [...found];
+}
+
+function flattenedAlready(name: string): ArgumentError {
+  return new ArgumentError(
+    `${OP}: "${name}" is part of a flat parameter already. Parameters that modules share are ` +
+      'flattened together: wrap the module that contains all of them.',
+    { op: OP, parameter: name },
+  );
 }
 
 export function memberOf(slot: Slot): unknown {
@@ -114,12 +135,7 @@ function ownParameters(module: nn.AnyModule): Iterable<[string, nn.Parameter]> {
 }
 
 function entryOf(parameter: nn.Parameter, name: string, slots: readonly Slot[]): FlatEntry {
-  if (isFlattened(parameter))
-    throw new ArgumentError(
-      `${OP}: "${name}" is part of a flat parameter already. Parameters that modules share are ` +
-        'flattened together: wrap the module that contains all of them.',
-      { op: OP, parameter: name },
-    );
+  if (parameter instanceof FlatParameter || flattened.has(parameter)) throw flattenedAlready(name);
   const local = noGrad(() => localOf(parameter));
   return {
     name,

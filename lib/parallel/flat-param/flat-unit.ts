@@ -7,7 +7,7 @@ import { CPUOffloadPolicy, MixedPrecisionPolicy } from '../fully-shard/policies.
 import type { ShardMesh } from '../fully-shard/shard-mesh.js';
 import { localOf } from '../fully-shard/sharded-parameter.js';
 import type { GradientPart } from './clip-gradients.js';
-import { isFlattened } from './flat-entries.js';
+import { notFlattened } from './flat-entries.js';
 import { FlatShardedParameter } from './flat-shard.js';
 import type { Settings } from './fsdp-options.js';
 import { FlatParamHandle } from './handle.js';
@@ -35,7 +35,7 @@ export class FlatUnit {
   constructor(wrapper: nn.AnyModule, module: nn.AnyModule, settings: Settings) {
     units.set(wrapper, this);
     const ignored = ignoredOf(settings);
-    const own = [...module.parameters()].filter((p) => !isFlattened(p) && !ignored.has(p));
+    const own = notFlattened(module).filter((p) => !ignored.has(p));
     const [first] = module.parameters();
     if (first === undefined) {
       this.handle = null;

@@ -111,7 +111,7 @@ export class FlatParamHandle {
     this.mpReduceDtype = floatingDtype(op, 'mpReduceDtype', given.mpReduceDtype);
     const found = entriesOf(params, module);
     checkUniform(found, useOrigParams);
-    markFlattened(found.keys());
+    markFlattened(found);
     this.entries = [...found.values()];
     const parameters = [...found.keys()];
     const [{ dtype, device }] = parameters as [nn.Parameter];
