@@ -1,11 +1,14 @@
 /** The norm of gradients of which each rank holds a shard. */
 import { allReduce, type ProcessGroup } from '../../distributed/index.js';
-import { float32, nn, noGrad, promoteTypes, type Tensor, tensor } from '../../index.js';
+import { type Device, type DType, nn, noGrad, type Tensor, tensor } from '../../index.js';
 
 /** Gradients on this rank, and the groups whose ranks hold the others. All ranks have equal groups. */
 export interface GradientPart {
   readonly grads: readonly Tensor[];
   readonly groups: readonly ProcessGroup[];
+  /** The dtype of the norm, and the device of the groups. */
+  readonly dtype: DType;
+  readonly device: Device;
 }
 
 /**
@@ -19,9 +22,9 @@ export function clipGradients(
 ): Tensor {
   return noGrad(() => {
     const isMax = normType === Number.POSITIVE_INFINITY;
-    const powers = joined(parts).map(({ grads, groups }) => {
-      const power = powerOf(grads, normType);
-      for (const group of groups) allReduce(power, { op: isMax ? 'max' : 'sum', group });
+    const powers = joined(parts).map((part) => {
+      const power = powerOf(part, normType);
+      for (const group of part.groups) allReduce(power, { op: isMax ? 'max' : 'sum', group });
       return power;
     });
     const all = powers.reduce((sum, power) => (isMax ? sum.maximum(power) : sum.add(power)));
@@ -36,18 +39,17 @@ export function clipGradients(
 /** One part for all that are on the same groups: they share collectives. */
 function joined(parts: readonly GradientPart[]): GradientPart[] {
   const byGroups = new Map<string, GradientPart>();
-  for (const { grads, groups } of parts) {
-    const key = groups.map(({ name }) => name).join();
+  for (const part of parts) {
+    const key = [part.dtype.name, part.device, ...part.groups.map(({ name }) => name)].join();
     const known = byGroups.get(key)?.grads ?? [];
-    byGroups.set(key, { grads: [...known, ...grads], groups });
+    byGroups.set(key, { ...part, grads: [...known, ...part.grads] });
   }
   return [...byGroups.values()];
 }
 
 /** The sum of powers, or the maximum, of the elements on this rank. */
-function powerOf(grads: readonly Tensor[], normType: number): Tensor {
-  if (grads.length === 0) return tensor(0);
-  const norm = nn.utils.getTotalNorm(grads, normType);
-  const wide = norm.to(promoteTypes(norm.dtype, float32));
-  return normType === Number.POSITIVE_INFINITY ? wide.clone() : wide.pow(normType);
+function powerOf({ grads, dtype, device }: GradientPart, normType: number): Tensor {
+  if (grads.length === 0) return tensor(0, { dtype, device });
+  const norm = nn.utils.getTotalNorm(grads, normType).to({ dtype, device });
+  return normType === Number.POSITIVE_INFINITY ? norm.clone() : norm.pow(normType);
 }

@@ -1,6 +1,15 @@
 /** The flat parameter of one wrapper, with its group and the hooks that drive it. */
 import { allGatherIntoTensor, broadcast } from '../../distributed/index.js';
-import { empty, keep, type nn, noGrad, ShardingError, type Tensor } from '../../index.js';
+import {
+  empty,
+  float32,
+  keep,
+  type nn,
+  noGrad,
+  promoteTypes,
+  ShardingError,
+  type Tensor,
+} from '../../index.js';
 import { FSDPState } from '../fully-shard/fsdp-state.js';
 import { FSDPParamGroup } from '../fully-shard/param-group.js';
 import { CPUOffloadPolicy, MixedPrecisionPolicy } from '../fully-shard/policies.js';
@@ -90,8 +99,12 @@ export class FlatUnit {
     const { handle, shards } = this;
     if (handle === null || shards === null) return [];
     const own = shards.ranks === 1 ? [] : [shards.group];
+    const { device } = shards.mesh;
+    const dtype = promoteTypes(handle.flatParam.dtype, float32);
     return [...handle.tensors.gradientsByMesh()].map(([mesh, grads]) => ({
       grads,
+      dtype,
+      device,
       groups: [...own, ...(mesh === null ? [] : mesh.shape.map((_, dim) => mesh.getGroup(dim)))],
     }));
   }

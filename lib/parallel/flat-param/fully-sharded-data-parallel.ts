@@ -1,7 +1,15 @@
 /** `FullyShardedDataParallel`: a module whose parameters are one flat parameter, divided by ranks. */
 import { checkFlag, checkFunction, checkLimit, optionsOf, unexpected } from '../../core/options.js';
-import { ArgumentError, nn, type Tensor, tree } from '../../index.js';
-import { clipGradients } from './clip-gradients.js';
+import {
+  ArgumentError,
+  float32,
+  nn,
+  promoteTypes,
+  type Tensor,
+  tensor,
+  tree,
+} from '../../index.js';
+import { clipGradients, type GradientPart } from './clip-gradients.js';
 import type { FlatParameter } from './flat-entries.js';
 import { setMember } from './flat-entries.js';
 import { FlatUnit, unitsBelow } from './flat-unit.js';
@@ -154,12 +162,9 @@ export class FullyShardedDataParallel<
     const units = unitsBelow(this);
     const sharded = new Set(units.flatMap(({ handle }) => handle?.tensors.trainedParameters ?? []));
     const others = [...this.parameters()].filter((p) => !sharded.has(p));
-    const plain = others.flatMap(({ grad }) => grad ?? []);
-    return clipGradients(
-      [{ grads: plain, groups: [] }, ...units.flatMap((unit) => unit.gradientParts())],
-      maxNorm,
-      normType,
-    );
+    const plain = others.flatMap(({ grad }) => grad ?? []).map((grad) => plainPart(grad));
+    const parts = [...plain, ...units.flatMap((unit) => unit.gradientParts())];
+    return parts.length === 0 ? tensor(0) : clipGradients(parts, maxNorm, normType);
   }
 
   /**
@@ -192,6 +197,12 @@ function summoned<T>(units: readonly FlatUnit[], writeback: boolean, fn: () => T
       for (const unit of done) unit.endSummon(writeback);
     },
   );
+}
+
+/** The gradient of a parameter that is not flattened. */
+function plainPart(grad: Tensor): GradientPart {
+  const dtype = promoteTypes(grad.dtype, float32);
+  return { grads: [grad], groups: [], dtype, device: grad.device };
 }
 
 /** Runs `end` after `fn`, or after the promise that it returns. */

@@ -127,9 +127,7 @@ export class FlatParamHandle {
       parameters.some(({ requiresGrad }) => requiresGrad),
     );
     this.flatParam._shardParamInfos = this._getShardMetadata(0, this.layout.numel - 1);
-    const originals = useOrigParams
-      ? new OriginalParameters(this.flatParam, this.entries, parameters)
-      : null;
+    const originals = useOrigParams ? new OriginalParameters(this.flatParam, found) : null;
     this.tensors = new ModuleTensors(module, this.entries, this.layout, this.flatParam, originals);
     this.tensors.useViews(this.flatParam);
   }

@@ -2,8 +2,9 @@
  * The original parameters under `useOrigParams`: between steps each is a view of what this rank's
  * shard holds of it, a flat tensor that may be empty. Optimizers update them.
  */
-import { type nn, noGrad, ShapeError, type Tensor } from '../../index.js';
-import type { FlatEntry, FlatParameter } from './flat-entries.js';
+import { nn, noGrad, ShapeError, type Tensor } from '../../index.js';
+import { localOf } from '../fully-shard/sharded-parameter.js';
+import { type FlatEntry, type FlatParameter, markFlattened } from './flat-entries.js';
 import type { ShardParamInfo } from './layout.js';
 
 export class OriginalParameters {
@@ -13,14 +14,10 @@ export class OriginalParameters {
   /** In the order of the entries. */
   readonly parameters: readonly nn.Parameter[];
 
-  constructor(
-    flatParam: FlatParameter,
-    entries: readonly FlatEntry[],
-    parameters: readonly nn.Parameter[],
-  ) {
-    this.parameters = parameters;
+  constructor(flatParam: FlatParameter, entries: ReadonlyMap<nn.Parameter, FlatEntry>) {
     this.flatParam = flatParam;
-    this.entries = entries;
+    this.entries = [...entries.values()];
+    this.parameters = [...entries].map(([parameter, entry]) => plainParameter(parameter, entry));
     flatParam.registerPostAccumulateGradHook(() => this.takeGradient());
   }
 
@@ -101,6 +98,17 @@ export class OriginalParameters {
       }
     });
   }
+}
+
+/**
+ * A distributed parameter has placements, which a part of its flat local shard cannot have; a plain
+ * one takes its place.
+ */
+function plainParameter(parameter: nn.Parameter, entry: FlatEntry): nn.Parameter {
+  if (entry.distributed === null) return parameter;
+  const plain = new nn.Parameter(localOf(parameter).detach(), parameter.requiresGrad);
+  markFlattened(new Map([[plain, entry]]));
+  return plain;
 }
 
 function sameShape(a: Tensor, b: Tensor): boolean {
