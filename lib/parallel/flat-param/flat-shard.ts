@@ -18,6 +18,10 @@ export class FlatShardedParameter extends ShardedParameter {
     this.handle = handle;
   }
 
+  override get isWhole(): boolean {
+    return this.handle.flatParam._isWhole;
+  }
+
   override distributed(flat: Tensor, offset: number): Tensor {
     return flat.narrow(0, offset, this.paddedNumel);
   }

@@ -24,7 +24,10 @@ export class ModuleTensors implements ViewSource {
   private readonly flatParam: FlatParameter;
   /** Null unless optimizers keep them. */
   private readonly originals: OriginalParameters | null;
-  /** The parameters as the last whole tensor has given them to modules. */
+  /**
+   * The parameters as the last whole tensor has given them to modules. Backward may run a forward
+   * again, which needs those with a history.
+   */
   private views: { readonly flat: Tensor; readonly tensors: readonly Tensor[] } | null = null;
   /** Whether modules hold what is there between steps. */
   private isShardedInModules = false;
@@ -102,7 +105,6 @@ export class ModuleTensors implements ViewSource {
       this.put(this.placeholders());
       setMember({ module: this.module, name: FLAT_PARAM }, this.flatParam);
     }
-    this.views = null;
     this.isShardedInModules = true;
   }
 

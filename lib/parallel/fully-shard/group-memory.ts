@@ -59,6 +59,8 @@ export class GroupMemory {
   private readonly copyOut: CopyOut;
   /** This rank's part of the gathered rows, between forward and backward. */
   private postForwardRows: Tensor | null = null;
+  /** Whether modules use the shards themselves, which are whole and need no cast. */
+  private readonly isInPlace: boolean;
 
   constructor(plan: MemoryPlan) {
     this.plan = plan;
@@ -68,6 +70,7 @@ export class GroupMemory {
     const { layout, computeDtype } = this;
     const gatheredNumel = layout.shardNumel * plan.mesh.ranks;
     const isCast = this.shard.tensor.dtype !== computeDtype || plan.offload.toCpu;
+    this.isInPlace = !isCast && plan.parameters.every(({ isWhole }) => isWhole);
     this.cast = isCast ? new RefillableBuffer(layout.shardNumel, computeDtype, plan.device) : null;
     this.gathered = new RefillableBuffer(gatheredNumel, computeDtype, plan.device);
     this.whole = new RefillableBuffer(layout.wholeNumel, computeDtype, plan.device);
@@ -83,6 +86,12 @@ export class GroupMemory {
     );
   }
 
+  /** Whether the parameters have the dtype that they had: `module.to` may have converted them. */
+  hasDtype(): boolean {
+    const { parameter } = this.plan.parameters[0] as ShardedParameter;
+    return parameter.dtype === this.shard.tensor.dtype;
+  }
+
   /** Bytes of whole parameters in memory. */
   get wholeBytes(): number {
     return this.whole.size;
@@ -92,6 +101,7 @@ export class GroupMemory {
   startGather(): void {
     const { plan } = this;
     if (!this.shard.isCurrent()) this.shard = flatShardOf(plan, (parameter) => parameter.shard());
+    if (this.isInPlace) return;
     const mesh = this.postForwardRows === null ? plan.mesh : (plan.postForwardMesh as ShardMesh);
     this.onStream(() =>
       noGrad(() => {
@@ -124,6 +134,7 @@ export class GroupMemory {
   /** Copies the gathered parameters to where modules use them. */
   finishGather(keepsRows: boolean): void {
     const { plan, gathered, whole } = this;
+    if (this.isInPlace) return;
     this.dropRows();
     whole.allocate();
     noGrad(() => {
@@ -146,6 +157,7 @@ export class GroupMemory {
 
   /** The whole parameters as new tensors without history. */
   wholeParameters(): Tensor[] {
+    if (this.isInPlace) return this.plan.parameters.map((parameter) => parameter.shard());
     const flat = this.whole.view();
     return noGrad(() =>
       this.plan.parameters.map((parameter, i) =>

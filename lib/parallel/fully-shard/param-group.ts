@@ -156,6 +156,7 @@ export class FSDPParamGroup {
   /** Starts to gather the parameters, unless they are whole or a gather is under way. @internal */
   unshard(): void {
     if (this.memory === null || this.shardedState === 'UNSHARDED' || this.isGathering) return;
+    if (!this.memory.hasDtype()) this.initialize(this.comm as CommContext);
     this.memory.startGather();
     this.isGathering = true;
   }

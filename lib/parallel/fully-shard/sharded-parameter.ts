@@ -143,6 +143,11 @@ export class ShardedParameter {
     });
   }
 
+  /** Whether the shard is the whole parameter, as modules use it. */
+  get isWhole(): boolean {
+    return false;
+  }
+
   /** The memory of this rank's shard, without history. */
   shard(): Tensor {
     return noGrad(() => localOf(this.parameter).detach());

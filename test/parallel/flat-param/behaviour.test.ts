@@ -1,6 +1,10 @@
 /** State dicts, whole parameters, clipping, accumulation, dtypes and errors of flat parameters. */
 import assert from 'node:assert/strict';
-import { FullyShardedDataParallel, MixedPrecision } from '../../../lib/distributed.js';
+import {
+  checkpointWrapper,
+  FullyShardedDataParallel,
+  MixedPrecision,
+} from '../../../lib/distributed.js';
 import {
   bfloat16,
   float16,
@@ -231,6 +235,39 @@ describe('a FullyShardedDataParallel', () => {
       const backward = commCounts(() => (loss as unknown as Tensor).backward());
       assert.equal(backward['allGather'], 2); // the root keeps its own
       assert.equal(backward['reduceScatter'], 3);
+    }),
+  );
+
+  for (const useOrigParams of both)
+    it(
+      `recomputes activations in backward, with useOrigParams: ${useOrigParams}`,
+      withRanks(2, async (rank) => {
+        const expected = await oneDevice(Model, 3);
+        const inner = makeModel(Model);
+        inner.first = checkpointWrapper(inner.first);
+        inner.second = checkpointWrapper(inner.second);
+        const model = wrap(inner, { useOrigParams });
+        const adam = new optim.AdamW(model.parameters(), { lr: 0.01 });
+        for (let i = 0; i < 3; i++) step(model, adam, batchOf(i, rank, 2));
+        assertClose(await valuesOf(Object.entries(model.stateDict())), expected);
+      }),
+    );
+
+  it(
+    'uses its shard itself where nothing is divided, and notices that it was changed',
+    withRanks(1, () => {
+      const linear = new nn.Linear(64, 64);
+      const model = new FullyShardedDataParallel(linear, { shardingStrategy: 'NO_SHARD' });
+      const storages: unknown[] = [];
+      linear.registerForwardPreHook((module) => {
+        storages.push((module.weight as Tensor).untypedStorage());
+      });
+      const x = randn([1, 64], { requiresGrad: true });
+      const loss = model(x).sum();
+      assert.equal(storages[0], (model._flatParam as Tensor).untypedStorage());
+      (model._flatParam as Tensor).detach().add_(1);
+      assert.throws(() => loss.backward(), { code: 'ERR_IN_PLACE' });
+      model(x).sum().backward();
     }),
   );
 
