@@ -83,6 +83,7 @@ export class FlatUnit {
       precision,
       offloadParams ? new CPUOffloadPolicy() : null,
     );
+    paramGroup.op = 'FullyShardedDataParallel';
     // The root keeps whole parameters for backward, which begins with it.
     const reshards = reshardsAfterForward(strategy) ? null : false;
     this.state = new FSDPState(wrapper, paramGroup, precision, reshards);

@@ -90,10 +90,10 @@ export class FSDPState {
 
   private ranBefore(path: string): ShardingError {
     return new ShardingError(
-      `fullyShard: expected the first forward to be that of the root, got one of ` +
+      `${this.group.op}: expected the first forward to be that of the root, got one of ` +
         `${this.module.constructor.name} after one of its module "${path}", which became a root ` +
         'of its own. Run the outermost sharded module first.',
-      { op: 'fullyShard', module: path },
+      { op: this.group.op, module: path },
     );
   }
 

@@ -35,6 +35,8 @@ export class FSDPParamGroup {
   shardedState: ShardedStateName = 'SHARDED';
   /** The path of the module from the root, for errors. @internal */
   path = '';
+  /** What made the group, for errors. @internal */
+  op = 'fullyShard';
   /** The place in the order of forward; -1 outside of it. @internal */
   orderIndex = -1;
   /** @internal */
@@ -143,7 +145,7 @@ export class FSDPParamGroup {
     if (this.plan === null) return;
     this.checkMaterialized();
     this.checkDtypes();
-    const plan = { ...this.plan, site: `fullyShard of ${this.path || 'the root'}` };
+    const plan = { ...this.plan, site: `${this.op} of ${this.path || 'the root'}` };
     this.memory = new GroupMemory(plan);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({

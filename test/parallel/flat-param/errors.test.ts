@@ -152,4 +152,17 @@ describe('wrapping is refused', () => {
       });
     }),
   );
+
+  it(
+    'as a root after a wrapper in it was one',
+    withRanks(2, (rank) => {
+      const inner = makeModel(Model);
+      const model = wrap(inner);
+      inner.first(batchOf(0, rank, 2));
+      assert.throws(() => model(batchOf(0, rank, 2)), {
+        code: 'ERR_SHARDING',
+        message: /^FullyShardedDataParallel: expected the first forward to be that of the root/,
+      });
+    }),
+  );
 });
