@@ -111,11 +111,4 @@ describe('FullyShardedDataParallel', () => {
       }),
     ),
   );
-
-  it(
-    'wraps what a policy chooses',
-    withRanks(2, (rank) =>
-      assertTrainsAlike(Tied, rank, 2, { autoWrapPolicy: (_, path) => path === 'block' }),
-    ),
-  );
 });
