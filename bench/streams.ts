@@ -29,7 +29,6 @@ function oneLayerAhead(
     const weight = ahead;
     if (layer + 1 < LAYERS) ahead = prepare(layer + 1);
     compute(weight);
-    weight.dispose();
   }
 }
 
@@ -51,9 +50,14 @@ async function handOver(): Promise<void> {
   const side = new cuda.Stream();
   const x = ones([1, ROW], { device: 'cuda' });
   const unshared = ones([1, ROW], { device: 'cuda' });
-  const prepare = (): Tensor =>
+  // Memory for gathered weights, as fullyShard has it: it comes and goes on the stream that fills it.
+  const buffers = [0, 1].map(() => ones([1, ROW], { device: 'cuda' }));
+  const bytes = 4 * ROW;
+  const prepare = (layer: number): Tensor =>
     cuda.stream(side, () => {
-      const weight = ones([1, ROW], { device: 'cuda' });
+      const weight = buffers[layer % 2] as Tensor;
+      weight.untypedStorage().resize_(0).resize_(bytes);
+      weight.fill_(1);
       chain(weight);
       return weight;
     });

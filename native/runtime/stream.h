@@ -214,8 +214,10 @@ class Stream {
   std::condition_variable wake_, done_;
   std::thread thread_;
 
-  static constexpr size_t kMostMarks = 64;  // an older one is replaced by the next that is kept
+  // More than a program is ahead of the device. Who waits for a forgotten one waits for the next.
+  static constexpr size_t kMostMarks = 1024;
   const Mark& mark_behind(uint64_t sequence);
+  std::shared_ptr<Event> unused_event();
   std::deque<Mark> marks_;  // of rising sequence
   std::vector<std::function<void(Stream&)>> waits_;
   // The mark of each other stream that this stream has waited for last.

@@ -9,9 +9,7 @@ namespace shardwise {
 void Stream::mark() {
   flush_waits();
   if (!marks_.empty() && marks_.back().sequence == submitted_) return;
-  auto event = std::make_shared<Event>();
-  event->backend = backend_;
-  event->device = device_;
+  const std::shared_ptr<Event> event = unused_event();
   enqueue([event](Stream& s) {
     ErrorText ignored;
     const bool recorded = event->create(&ignored).ok() &&
@@ -22,8 +20,25 @@ void Stream::mark() {
     event->recorded.store(1);
     event->changed.notify_all();
   });
-  marks_.push_back({submitted_, std::move(event)});
-  if (marks_.size() > kMostMarks) marks_.pop_front();
+  marks_.push_back({submitted_, event});
+}
+
+// Destroying an event waits for threads that launch kernels, so old ones are used again.
+std::shared_ptr<Event> Stream::unused_event() {
+  if (marks_.size() >= kMostMarks) {
+    std::shared_ptr<Event> oldest = std::move(marks_.front().event);
+    marks_.pop_front();
+    if (oldest.use_count() == 1) {
+      // the threads that have let it go are done with it
+      std::atomic_thread_fence(std::memory_order_acquire);
+      oldest->recorded.store(0);
+      return oldest;
+    }
+  }
+  auto event = std::make_shared<Event>();
+  event->backend = backend_;
+  event->device = device_;
+  return event;
 }
 
 const Mark& Stream::mark_behind(uint64_t sequence) {

@@ -1,7 +1,7 @@
 /** One parameter of a group: where it is used, how it is divided, and its forms. */
 
 import type { DeviceMesh } from '../../distributed/index.js';
-import { DTensor, type Placement, type ShardOrder } from '../../dtensor/index.js';
+import { DTensor, type DTensorSpec, type Placement, type ShardOrder } from '../../dtensor/index.js';
 import { type nn, noGrad, type Shape, ShardingError, type Tensor } from '../../index.js';
 import { rowsOf, rowsPerRank } from '../common/chunks.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -58,6 +58,9 @@ export class ShardedParameter {
   readonly paddedNumel: number;
   /** The shape of this rank's shard. */
   readonly shardShape: Shape;
+  private readonly shardStrides: readonly number[];
+  private readonly strides: readonly number[];
+  private known: DTensorSpec | null = null;
   private readonly shards: ShardMesh;
   private readonly spec: ShardedSpec;
   private readonly tensorParallel: TensorParallel | null;
@@ -84,6 +87,8 @@ export class ShardedParameter {
     this.paddedShape = withRows(rowsPerRank(rows, shards.ranks));
     this.paddedNumel = numelOf(this.paddedShape);
     this.shardShape = withRows(rowsOf(rows, shards.ranks, shards.rank).size);
+    this.shardStrides = rowMajor(this.shardShape);
+    this.strides = rowMajor(this.shape);
     this.spec = this.shardedSpec();
   }
 
@@ -134,13 +139,17 @@ export class ShardedParameter {
 
   /** A distributed tensor over a part of a flat shard or of a flat gradient. */
   distributed(flat: Tensor, offset: number): Tensor {
+    const local = flat.asStrided(this.shardShape, this.shardStrides, offset);
+    // Every backward pass comes here for every parameter: the checks are made once.
+    if (this.known?.dtype === local.dtype) return new DTensor(local, this.known);
     const { mesh, placements, shape, shardOrder } = this.spec;
-    const local = flat.asStrided(this.shardShape, rowMajor(this.shardShape), offset);
-    return DTensor.fromLocal(local, mesh, placements, {
+    const made = DTensor.fromLocal(local, mesh, placements, {
       shape,
       stride: rowMajor(shape),
       shardOrder,
     });
+    this.known = made._spec;
+    return made;
   }
 
   /** Whether the shard is the whole parameter, as modules use it. */
@@ -162,7 +171,7 @@ export class ShardedParameter {
 
   /** The whole parameter in a flat buffer, as modules use it. */
   unsharded(flat: Tensor, offset: number): Tensor {
-    const whole = flat.asStrided(this.shape, rowMajor(this.shape), offset);
+    const whole = flat.asStrided(this.shape, this.strides, offset);
     if (this.tensorParallel === null) return whole;
     const { mesh, placements } = this.tensorParallel;
     const { shape } = this.parameter;

@@ -360,7 +360,7 @@ describe('a model on the device meta', () => {
     'gets memory and values after it was sharded',
     withRanks(2, async (rank) => {
       const model = new nn.Linear(3, 5, { device: 'meta' });
-      fullyShard(model);
+      fullyShard(model, { mesh: initDeviceMesh('cpu', [2]) });
       model.toEmpty('cpu');
       noGrad(() => {
         model.weight.fill_(2);
