@@ -5,15 +5,20 @@ import { setGrad } from '../core/set-grad.js';
 import { isNonOverlappingAndDense } from '../core/shape.js';
 import { heldOf } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
-import type { Tensor } from '../core/tensor.js';
+import { aliasOf, type Tensor } from '../core/tensor.js';
 import { copyInLayoutOf, hasLayoutOf } from './gradient-layout.js';
 import { ACCUMULATE_SEQUENCE, type Edge, type Gradients, Node } from './node.js';
 
 const NO_GRADIENTS: Gradients = [];
 
+/** The node that adds the gradient of a leaf to its `.grad`. */
 export class AccumulateGrad extends Node {
+  /** Always `AccumulateGrad`. */
   readonly name = 'AccumulateGrad';
+  /** The leaf. */
   readonly variable: Tensor;
+  /** @internal where the first gradient is written, see `setGradMemory` */
+  memory: Tensor | null = null;
   /** @internal set by the engine: gradients must keep their history */
   createGraph = false;
 
@@ -22,19 +27,14 @@ export class AccumulateGrad extends Node {
     this.variable = variable;
   }
 
+  /** @internal */
   apply([given]: Gradients): Gradients {
     const { variable } = this;
     // the leaf may have been frozen since the forward pass
     if (given === null || given === undefined || !variable.requiresGrad) return NO_GRADIENTS;
     const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = variable.gradTensor;
-    if (before === null)
-      setGrad(
-        variable,
-        this.createGraph || !isUnseen(grad, variable)
-          ? copyInLayoutOf(variable, grad)
-          : takeOver(grad),
-      );
+    if (before === null) setGrad(variable, this.firstGradient(grad));
     else if (this.createGraph) setGrad(variable, before.add(grad));
     else before.add_(grad);
     const { postAccumulateHooks } = variable;
@@ -43,6 +43,14 @@ export class AccumulateGrad extends Node {
         for (const hook of postAccumulateHooks.values()) hook(variable);
       });
     return NO_GRADIENTS;
+  }
+
+  private firstGradient(grad: Tensor): Tensor {
+    const { variable, memory, createGraph } = this;
+    if (memory !== null && !createGraph) return aliasOf(memory.copy_(grad));
+    return createGraph || !isUnseen(grad, variable)
+      ? copyInLayoutOf(variable, grad)
+      : takeOver(grad);
   }
 }
 

@@ -1,8 +1,10 @@
 /** The `autograd` namespace: automatic differentiation beside the methods of tensors. */
+export { AccumulateGrad } from './accumulate-grad.js';
 export { isAnomalyEnabled, setDetectAnomaly } from './anomaly.js';
 export { type BackwardOptions, backward, type GradOptions, grad } from './backward.js';
 export { queueCallback } from './backward-callbacks.js';
 export { Function, FunctionContext } from './function.js';
+export { setGradMemory } from './grad-memory.js';
 export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';
 export { type MultiGradHookOptions, registerMultiGradHook } from './multi-grad-hook.js';
 export { type HookHandle, Node } from './node.js';
