@@ -58,6 +58,7 @@ export {
 export type { Async, CollectiveOptions, Sync } from './process-group/operands.js';
 export { irecv, isend, recv, send } from './process-group/point-to-point.js';
 export type { ProcessGroup } from './process-group/process-group.js';
+export { withPurpose } from './process-group/purpose.js';
 export type { Work } from './process-group/work.js';
 export {
   FileStore,
