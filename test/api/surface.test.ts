@@ -38,6 +38,7 @@ const distributed = list(`
   fullyShard MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy FSDPParamGroup
   FullyShardedDataParallel FlatParamHandle FlatParamShardMetadata MixedPrecision CPUOffload
   computeLocalShapeAndGlobalOffset
+  DistributedDataParallel allreduceHook fp16CompressHook bf16CompressHook withPurpose
   checkpoint checkpointWrapper applyActivationCheckpointing`);
 const switches = list(
   `noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`,
@@ -109,7 +110,7 @@ const schedules = list(`
   CosineAnnealingWarmRestarts OneCycleLR CyclicLR SequentialLR ChainedScheduler ReduceLROnPlateau`);
 
 const autograd = list(`
-  backward grad Function savedTensorsHooks registerMultiGradHook queueCallback unsafePreserveVersionCounter unsafeSetVersionCounter setDetectAnomaly gradcheck gradgradcheck`);
+  backward grad Function savedTensorsHooks registerMultiGradHook setGradMemory AccumulateGrad queueCallback unsafePreserveVersionCounter unsafeSetVersionCounter setDetectAnomaly gradcheck gradgradcheck`);
 const cuda = list(`
   memoryAllocated memoryReserved maxMemoryAllocated memorySnapshot emptyCache synchronize Stream Event stream isAvailable deviceCount`);
 

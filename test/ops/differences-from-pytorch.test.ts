@@ -2,7 +2,7 @@
  * Differences from PyTorch on purpose: one case for each row of docs/differences-from-pytorch.md.
  */
 import assert from 'node:assert/strict';
-import { checkpoint } from '../../lib/distributed.js';
+import { checkpoint, DistributedDataParallel, launch } from '../../lib/distributed.js';
 import * as shardwise from '../../lib/index.js';
 import {
   ArgumentError,
@@ -28,7 +28,7 @@ const whole = (data: number | number[]): Tensor => tensor(data, { dtype: int64 }
 const mask = (): Tensor => tensor([true, false]);
 const turned = (): Tensor => arange(6, { dtype: float32 }).view(3, 2).t();
 
-const cases: Record<string, () => void> = {
+const cases: Record<string, () => unknown> = {
   'backward never changes a gradient that it is given': () => {
     const x = zeros([2, 1], { requiresGrad: true });
     const given = ones([1, 2]);
@@ -69,6 +69,23 @@ const cases: Record<string, () => void> = {
     }, x);
     assert.throws(() => stored?.tolist(), FreedError);
   },
+  'gradients lie in buckets by default, and are zero where no rank uses a parameter': () =>
+    launch(1, async () => {
+      const [used, unused] = [new nn.Linear(2, 2), new nn.Linear(2, 2)];
+      class Half extends nn.Module {
+        layers = new nn.ModuleList([used, unused]);
+        forward(x: Tensor): Tensor {
+          return used(x);
+        }
+      }
+      const ddp = new DistributedDataParallel(new Half(), { findUnusedParameters: true });
+      ddp(ones([1, 2]))
+        .sum()
+        .backward();
+      const [first, second] = [used, unused].map(({ weight }) => weight.grad as Tensor);
+      assert.equal(first?.untypedStorage(), second?.untypedStorage());
+      assert.deepEqual([...((await second?.read()) ?? [])], [0, 0, 0, 0]);
+    }),
   'powers of -inf equal those of C': () =>
     assert.deepEqual(
       [0.5, -0.5].map((p) => tensor(Number.NEGATIVE_INFINITY).pow(p).item()),

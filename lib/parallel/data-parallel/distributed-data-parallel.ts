@@ -1,0 +1,200 @@
+/** `DistributedDataParallel`: each rank has the whole model, and gradients are averaged. */
+import {
+  checkFlag,
+  checkFunction,
+  checkNumber,
+  optionsOf,
+  unexpected,
+} from '../../core/options.js';
+import { type ProcessGroup, worldGroup } from '../../distributed/index.js';
+import { DTensor } from '../../dtensor/index.js';
+import { ArgumentError, isGradEnabled, nn, ShardingError, type Tensor } from '../../index.js';
+import type { ReducedParameter } from './buckets.js';
+import type { CommHook } from './comm-hooks.js';
+import { BufferSync, broadcastModule } from './module-sync.js';
+import { Reducer } from './reducer.js';
+
+/** Options of {@link DistributedDataParallel}. */
+export interface DistributedDataParallelOptions {
+  /** The ranks; all by default. */
+  processGroup?: ProcessGroup | null;
+  /** Whether each forward copies the buffers of rank 0 to all ranks. Default: true. */
+  broadcastBuffers?: boolean;
+  /** Whether all ranks begin with the parameters and buffers of rank 0. Default: true. */
+  initSync?: boolean;
+  /** The size of a bucket in MiB. Default: 25; the first bucket has 1. */
+  bucketCapMb?: number;
+  /**
+   * Whether each forward looks for parameters that its outputs do not depend on. They take part with
+   * zeros. Default: false.
+   */
+  findUnusedParameters?: boolean;
+  /** Whether `.grad` is a view of a bucket, instead of a copy. Default: true. */
+  gradientAsBucketView?: boolean;
+  /** Whether all iterations use the same parameters: they are looked for once. Default: false. */
+  staticGraph?: boolean;
+}
+
+const OPTIONS =
+  'processGroup broadcastBuffers initSync bucketCapMb findUnusedParameters gradientAsBucketView staticGraph';
+const OP = 'DistributedDataParallel';
+
+type Settings = Required<Omit<DistributedDataParallelOptions, 'processGroup'>> & {
+  readonly group: ProcessGroup;
+};
+
+/** @throws ArgumentError for options that are none */
+function settingsOf(options: DistributedDataParallelOptions): Settings {
+  const {
+    processGroup,
+    broadcastBuffers = true,
+    initSync = true,
+    bucketCapMb = 25,
+    findUnusedParameters = false,
+    gradientAsBucketView = true,
+    staticGraph = false,
+  } = optionsOf(OP, options, OPTIONS);
+  const flags = {
+    broadcastBuffers,
+    initSync,
+    findUnusedParameters,
+    gradientAsBucketView,
+    staticGraph,
+  };
+  for (const [name, value] of Object.entries(flags)) checkFlag(OP, name, value);
+  checkNumber(OP, 'bucketCapMb', bucketCapMb, { above: 0 });
+  return { ...flags, bucketCapMb, group: processGroup ?? worldGroup() };
+}
+
+/**
+ * Trains one model on the data of several ranks: each has all parameters, and backward averages their
+ * gradients over the ranks, in buckets, while it computes the next ones. All ranks begin with the
+ * state of rank 0. Names of parameters have the prefix `module.`, as in PyTorch.
+ *
+ * Backward writes gradients into the buckets, and `.grad` shows them there until it becomes null. A
+ * parameter that no rank has used gets a gradient of zeros with `findUnusedParameters`.
+ *
+ * @throws ArgumentError for options that are none, ShardingError for distributed parameters.
+ * CollectiveError, when a value is read, if ranks have other parameters. A forward throws
+ * AutogradError, with their names, if parameters were unused in the pass before
+ * @see PyTorch `torch.nn.parallel.DistributedDataParallel`; Li et al., arXiv:2006.15704
+ * @example
+ * const ddp = new DistributedDataParallel(model);
+ * loss(ddp(x)).backward(); // .grad is the average of all ranks
+ */
+export class DistributedDataParallel<
+  Args extends readonly unknown[] = [input: Tensor],
+  Result = Tensor,
+> extends nn.Module<Args, Result> {
+  /** The module that each rank trains. */
+  readonly module: nn.Module<Args, Result>;
+  private readonly reducer: Reducer;
+  private readonly bufferSync: BufferSync | null;
+  private syncsGradients = true;
+  /** Whether the forward before was to reduce gradients. */
+  private hasSynced = true;
+  private hasHook = false;
+
+  constructor(module: nn.Module<Args, Result>, options: DistributedDataParallelOptions = {}) {
+    super();
+    if (!(module instanceof nn.Module)) throw unexpected(OP, 'module', 'an nn.Module', module);
+    const settings = settingsOf(options);
+    const { group, bucketCapMb, findUnusedParameters, staticGraph } = settings;
+    const parameters = trainable(module);
+    this.module = module;
+    if (settings.initSync) broadcastModule(module, group);
+    this.bufferSync = settings.broadcastBuffers ? new BufferSync(module, group) : null;
+    this.reducer = new Reducer(parameters, {
+      group,
+      capBytes: bucketCapMb * 2 ** 20,
+      findsUnused: findUnusedParameters,
+      isStatic: staticGraph,
+      usesViews: settings.gradientAsBucketView,
+    });
+  }
+
+  forward(...args: Args): Result {
+    const syncs = this.syncsGradients && isGradEnabled();
+    if (syncs) this.reducer.beforeForward();
+    if (this.hasSynced) this.bufferSync?.run();
+    const result = this.module(...args);
+    if (syncs) this.reducer.afterForward(result);
+    this.hasSynced = syncs;
+    return result;
+  }
+
+  /**
+   * Runs `fn`, whose forward and backward passes accumulate gradients on each rank. The first forward
+   * and backward after it reduce them. `fn` may return a promise.
+   *
+   * @see PyTorch `DistributedDataParallel.no_sync`
+   */
+  noSync<T>(fn: () => T): T {
+    checkFunction('noSync', 'fn', fn);
+    const before = this.syncsGradients;
+    this.syncsGradients = false;
+    const end = (): void => {
+      this.syncsGradients = before;
+    };
+    let result: T;
+    try {
+      result = fn();
+    } catch (error) {
+      end();
+      throw error;
+    }
+    if (result instanceof Promise) return result.finally(end) as T;
+    end();
+    return result;
+  }
+
+  /**
+   * Reduces buckets by a function of the program, for example `fp16CompressHook`. All ranks register
+   * the same one, before the first backward pass.
+   *
+   * @param state - the first argument of the hook
+   * @throws ArgumentError for a second hook
+   * @see PyTorch `DistributedDataParallel.register_comm_hook`
+   */
+  registerCommHook<S>(state: S, hook: CommHook<S>): void {
+    checkFunction('registerCommHook', 'hook', hook);
+    if (this.hasHook)
+      throw new ArgumentError('registerCommHook: there is a communication hook already', {
+        op: 'registerCommHook',
+      });
+    this.hasHook = true;
+    this.reducer.useHook(state, hook);
+  }
+
+  /** The names of the parameters in each bucket, in the order in which buckets are reduced. */
+  get bucketLayout(): readonly (readonly string[])[] {
+    return this.reducer.layout;
+  }
+}
+
+/** The parameters that require gradients. @throws ArgumentError, ShardingError if DDP is not for them */
+function trainable(module: nn.AnyModule): readonly ReducedParameter[] {
+  const all = [...module.namedParameters()];
+  const sharded = all.find(([, parameter]) => parameter instanceof DTensor);
+  if (sharded !== undefined)
+    throw new ShardingError(
+      `${OP}: expected plain parameters, got the distributed tensor "${sharded[0]}". Use ` +
+        'fullyShard for modules with distributed parameters.',
+      { op: OP, parameter: sharded[0] },
+    );
+  const meta = all.find(([, parameter]) => parameter.isMeta);
+  if (meta !== undefined)
+    throw new ArgumentError(
+      `${OP}: expected parameters with memory, got "${meta[0]}" on the device meta. Call ` +
+        'module.toEmpty({ device }) first.',
+      { op: OP, parameter: meta[0] },
+    );
+  const found = all.filter(([, parameter]) => parameter.requiresGrad);
+  if (found.length === 0)
+    throw new ArgumentError(
+      `${OP}: expected a module with parameters that require a gradient, got none. It is not ` +
+        'needed for such a module.',
+      { op: OP },
+    );
+  return found.map(([name, parameter], index) => ({ index, name, parameter }));
+}
