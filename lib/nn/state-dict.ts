@@ -210,7 +210,7 @@ class Loading implements LoadStateDictReport {
 
   private unmatched(): string[] {
     const listed = (names: readonly string[]): string =>
-      names.map((name) => `${name} ${formatShape(this.shapes.get(name) ?? [])}`).join(', ');
+      names.map((name) => `${name}${shapeText(this.shapes.get(name))}`).join(', ');
     return [
       ...(this.missingKeys.length > 0 ? [`missing: ${listed(this.missingKeys)}`] : []),
       ...(this.unexpectedKeys.length > 0 ? [`unexpected: ${listed(this.unexpectedKeys)}`] : []),
@@ -224,6 +224,11 @@ class Loading implements LoadStateDictReport {
         for (const { own, source } of this.targets) own.copy_(shardedLike(own, source));
       });
   }
+}
+
+/** A hook may have added the name or changed it, and then the shape is not known. */
+function shapeText(shape: Shape | undefined): string {
+  return shape === undefined ? '' : ` ${formatShape(shape)}`;
 }
 
 /** Why a tensor cannot be loaded from another one; null if it can. */

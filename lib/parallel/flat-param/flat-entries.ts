@@ -10,7 +10,7 @@ import {
   type Shape,
   type Tensor,
 } from '../../index.js';
-import { localOf, type Slot } from '../fully-shard/sharded-parameter.js';
+import { localOf, rowMajor, type Slot } from '../fully-shard/sharded-parameter.js';
 import type { ShardParamInfo } from './layout.js';
 
 const OP = 'FlatParamHandle';
@@ -35,6 +35,7 @@ export interface FlatEntry {
   readonly slots: readonly Slot[];
   /** With tensor parallelism that of the local shard. */
   readonly shape: Shape;
+  readonly stride: Shape;
   readonly numel: number;
   /** Its placements for tensor parallelism. */
   readonly distributed: Distributed | null;
@@ -141,6 +142,7 @@ function entryOf(parameter: nn.Parameter, name: string, slots: readonly Slot[]):
     name,
     slots,
     shape: local.shape,
+    stride: rowMajor(local.shape),
     numel: local.numel(),
     distributed:
       parameter instanceof DTensor
@@ -194,8 +196,8 @@ export function checkUniform(
 
 /** A part of a whole flat tensor, as modules use it. */
 export function viewOf(entry: FlatEntry, flat: Tensor, start: number): Tensor {
-  const { shape, numel, distributed } = entry;
-  const view = flat.narrow(0, start, numel).view(shape);
+  const { shape, stride, distributed } = entry;
+  const view = flat.asStrided(shape, stride, flat.storageOffset + start);
   if (distributed === null) return view;
   const { mesh, placements, ...whole } = distributed;
   return DTensor.fromLocal(view, mesh, placements, whole);

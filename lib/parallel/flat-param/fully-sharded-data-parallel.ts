@@ -52,7 +52,8 @@ export class FullyShardedDataParallel<
   private readonly unit: FlatUnit;
   private readonly settings: Settings;
   private readonly prefetch: Prefetch | null;
-  private hasRun = false;
+  /** The wrappers below, known from the first forward on. */
+  private units: readonly FlatUnit[] | null = null;
 
   constructor(module: nn.Module<Args, Result>, options: FSDPOptions = {}) {
     super();
@@ -85,10 +86,11 @@ export class FullyShardedDataParallel<
 
   /** Before the first forward, and before each of the root: takes over what was changed. */
   private prepare(): undefined {
-    if (!this.hasRun || this.prefetch?.isRoot)
-      for (const { handle } of unitsBelow(this)) handle?.tensors.adoptOriginals();
-    if (!this.hasRun) this.convertBuffers();
-    this.hasRun = true;
+    const isFirst = this.units === null;
+    this.units ??= unitsBelow(this);
+    if (isFirst) this.convertBuffers();
+    if (isFirst || this.prefetch?.isRoot)
+      for (const { handle } of this.units) handle?.tensors.adoptOriginals();
     return undefined;
   }
 

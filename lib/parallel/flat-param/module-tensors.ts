@@ -1,6 +1,7 @@
 /** The tensors of a flat parameter in the modules that use them. */
 import type { DeviceMesh } from '../../distributed/index.js';
 import { empty, foreachCopy_, nn, noGrad, type Tensor, zeros } from '../../index.js';
+import type { Slot } from '../fully-shard/sharded-parameter.js';
 import {
   type FlatEntry,
   type FlatParameter,
@@ -18,7 +19,8 @@ import type { OriginalParameters } from './original-parameters.js';
 const FLAT_PARAM = '_flat_param';
 
 export class ModuleTensors implements ViewSource {
-  private readonly module: nn.AnyModule;
+  /** Where the flat parameter is a parameter of the module. */
+  private readonly slot: Slot;
   private readonly entries: readonly FlatEntry[];
   private readonly layout: FlatLayout;
   private readonly flatParam: FlatParameter;
@@ -29,7 +31,9 @@ export class ModuleTensors implements ViewSource {
    * again, which needs those with a history.
    */
   private views: { readonly flat: Tensor; readonly tensors: readonly Tensor[] } | null = null;
-  /** Whether modules hold what is there between steps. */
+  /** What modules hold between steps, for the memory that the shard has. */
+  private between: { readonly memory: object; readonly tensors: readonly Tensor[] } | null = null;
+  /** Whether they do. */
   private isShardedInModules = false;
 
   constructor(
@@ -39,7 +43,7 @@ export class ModuleTensors implements ViewSource {
     flatParam: FlatParameter,
     originals: OriginalParameters | null,
   ) {
-    this.module = module;
+    this.slot = { module, name: FLAT_PARAM };
     this.entries = entries;
     this.layout = layout;
     this.flatParam = flatParam;
@@ -89,7 +93,7 @@ export class ModuleTensors implements ViewSource {
   /** Gives modules the parameters of a whole flat tensor. */
   useViews(flat: Tensor): void {
     if (this.views?.flat !== flat) this.views = { flat, tensors: FlatViews.apply(this, flat) };
-    this.unregister();
+    this.isShardedInModules = false;
     this.put(this.views.tensors);
   }
 
@@ -103,27 +107,33 @@ export class ModuleTensors implements ViewSource {
       if (!this.isShardedInModules) this.put(this.originals.parameters);
     } else if (!this.isShardedInModules) {
       this.put(this.placeholders());
-      setMember({ module: this.module, name: FLAT_PARAM }, this.flatParam);
+      setMember(this.slot, this.flatParam);
     }
     this.isShardedInModules = true;
   }
 
   /** The whole parameters where this rank has them, else tensors on meta. */
-  private placeholders(): Tensor[] {
+  private placeholders(): readonly Tensor[] {
     const { flatParam } = this;
-    return noGrad(() => {
-      if (flatParam._isWhole) return this.viewsOf(flatParam.detach());
-      const { dtype } = flatParam;
-      return this.entries.map(({ distributed, shape }) =>
-        empty(distributed?.shape ?? shape, { dtype, device: 'meta' }),
-      );
-    });
+    const memory = flatParam.untypedStorage();
+    if (this.between?.memory !== memory)
+      this.between = { memory, tensors: noGrad(() => this.newPlaceholders()) };
+    return this.between.tensors;
+  }
+
+  private newPlaceholders(): Tensor[] {
+    const { flatParam } = this;
+    if (flatParam._isWhole) return this.viewsOf(flatParam.detach());
+    return this.entries.map(({ distributed, shape }) =>
+      empty(distributed?.shape ?? shape, { dtype: flatParam.dtype, device: 'meta' }),
+    );
   }
 
   /** Gives modules parameters on a whole flat tensor, to be read and written. */
   useParameters(flat: Tensor): void {
     const views = noGrad(() => this.viewsOf(flat));
-    this.unregister();
+    this.isShardedInModules = false;
+    delete (this.slot.module as unknown as Record<string, unknown>)[FLAT_PARAM];
     this.put(views.map((view, i) => new nn.Parameter(view, this.trainable()[i] as boolean)));
   }
 
@@ -144,11 +154,6 @@ export class ModuleTensors implements ViewSource {
   private put(tensors: readonly Tensor[]): void {
     for (const [i, { slots }] of this.entries.entries())
       for (const slot of slots) setMember(slot, tensors[i]);
-  }
-
-  private unregister(): void {
-    this.isShardedInModules = false;
-    delete (this.module as unknown as Record<string, unknown>)[FLAT_PARAM];
   }
 
   /** The parameters that optimizers update. */

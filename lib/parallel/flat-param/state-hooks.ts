@@ -26,7 +26,11 @@ export function addStateHooks(wrapper: nn.AnyModule, unit: FlatUnit): void {
     rename(state, prefix, prefix + PREFIX);
     unit.summon('loadStateDict');
   });
-  wrapper.registerLoadStateDictPostHook(() => unit.endSummon(true));
+  wrapper.registerLoadStateDictPostHook((_, { missingKeys, unexpectedKeys }) => {
+    unit.endSummon(true);
+    for (const names of [missingKeys, unexpectedKeys])
+      names.splice(0, names.length, ...names.map(withoutPrefix));
+  });
 }
 
 /** Gives all names that begin with `from` the prefix `to` in its place, in the same order. */

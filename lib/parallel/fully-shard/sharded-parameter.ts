@@ -14,7 +14,8 @@ export interface Slot {
 
 const numelOf = (shape: Shape): number => shape.reduce((product, size) => product * size, 1);
 
-function rowMajor(shape: Shape): number[] {
+/** The strides of a contiguous tensor. */
+export function rowMajor(shape: Shape): number[] {
   const strides = new Array<number>(shape.length);
   let next = 1;
   for (let dim = shape.length - 1; dim >= 0; dim--) {

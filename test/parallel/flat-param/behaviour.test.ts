@@ -12,6 +12,7 @@ import {
   float64,
   manualSeed,
   nn,
+  noGrad,
   optim,
   randn,
   type Tensor,
@@ -62,7 +63,10 @@ describe('a FullyShardedDataParallel', () => {
           [...(await model(x).detach().read())],
           [...(await source(x).detach().read())],
         );
-        assert.throws(() => model.loadStateDict({}), { code: 'ERR_CHECKPOINT' });
+        assert.throws(() => model.loadStateDict({ other: zeros([2]) }), {
+          code: 'ERR_CHECKPOINT',
+          message: /missing: first.up.weight,.*\n.*unexpected: other/,
+        });
         assertClose(await valuesOf(Object.entries(model.stateDict())), expected, 0);
       }),
     );
@@ -288,6 +292,49 @@ describe('a FullyShardedDataParallel', () => {
   );
 
   it(
+    'has the names of the plain module in the state dict of a module above',
+    withRanks(2, () => {
+      const inner = makeModel(Model);
+      const names = Object.keys(inner.stateDict());
+      inner.first = new FullyShardedDataParallel(inner.first);
+      assert.deepEqual(Object.keys(inner.stateDict()), names);
+      assert.deepEqual(inner.loadStateDict(inner.stateDict()).missingKeys, []);
+      const { missingKeys } = inner.loadStateDict({}, { strict: false });
+      assert.deepEqual(missingKeys, names);
+    }),
+  );
+
+  it(
+    'runs several times in a step',
+    withRanks(2, async (rank) => {
+      const expected = await oneDevice(Repeated, 3);
+      const inner = makeModel(Repeated);
+      inner.block = new FullyShardedDataParallel(inner.block);
+      const model = new FullyShardedDataParallel(inner);
+      const adam = new optim.AdamW(model.parameters(), { lr: 0.01 });
+      for (let i = 0; i < 3; i++) step(model, adam, batchOf(i, rank, 2));
+      assertClose(await valuesOf(Object.entries(model.stateDict())), expected);
+    }),
+  );
+
+  it(
+    'computes without gradients, and keeps nothing',
+    withRanks(2, async (rank) => {
+      const plain = makeModel(Model).eval();
+      const inner = makeModel(Model);
+      const model = wrap(inner, { shardingStrategy: 'SHARD_GRAD_OP' }).eval();
+      const weights: Tensor[] = [];
+      inner.second.registerForwardPreHook(({ weight }) => {
+        weights.push(weight);
+      });
+      const x = batchOf(0, rank, 2);
+      const [actual, expected] = noGrad(() => [model(x), plain(x)]) as [Tensor, Tensor];
+      assert.deepEqual([...(await actual.read())], [...(await expected.read())]);
+      assert.equal((weights[0] as Tensor).untypedStorage().size(), 0);
+    }),
+  );
+
+  it(
     'starts with the values of the first rank where syncModuleStates asks for it',
     withRanks(3, async (rank) => {
       const made = (seed: number): Model => {
@@ -325,6 +372,13 @@ describe('a FullyShardedDataParallel', () => {
     }),
   );
 });
+
+class Repeated extends nn.Module {
+  block: nn.Module = new nn.Linear(6, 6);
+  forward(x: Tensor): Tensor {
+    return this.block(this.block(x).tanh()).tanh();
+  }
+}
 
 /** The parameters after a step with the gradients of two batches. */
 async function accumulated(model: nn.Module, batch: (i: number) => Tensor): Promise<Values> {

@@ -59,12 +59,20 @@ describe('FullyShardedDataParallel', () => {
         ),
       );
 
-  for (const shardingStrategy of ['HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'] as const)
+  for (const [shardingStrategy, useOrigParams] of [
+    ['HYBRID_SHARD', false],
+    ['HYBRID_SHARD', true],
+    ['_HYBRID_SHARD_ZERO2', false],
+  ] as const)
     it(
-      `trains 2 replicas of 2 ranks with ${shardingStrategy}`,
+      `trains 2 replicas of 2 ranks with ${shardingStrategy} and useOrigParams: ${useOrigParams}`,
       withRanks(4, (rank) => {
         const deviceMesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['replica', 'shard'] });
-        return assertTrainsAlike(Model, rank, 4, { shardingStrategy, deviceMesh });
+        return assertTrainsAlike(Model, rank, 4, {
+          shardingStrategy,
+          deviceMesh,
+          useOrigParams,
+        });
       }),
     );
 
