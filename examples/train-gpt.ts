@@ -2,7 +2,7 @@
  * Trains a small GPT on the bytes of Moby-Dick or another text, on one or several ranks, on the GPU
  * if there is one.
  *
- *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--ranks N --mesh dp=N,tp=N] [--text file] [--resume] [--json] [--out runs/gpt]
+ *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--ranks N --parallel ddp|fsdp|fsdp+tp --mesh dp=N,tp=N] [--text file] [--resume] [--json] [--out runs/gpt]
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -69,10 +69,14 @@ async function validate({ model, share, text: { validation } }: Run): Promise<nu
   const own = starts.filter((_, i) => i % parts === part);
   const rows = 16;
   let total = 0;
-  for (let i = 0; i < own.length; i += rows) {
+  // Ranks that shard the model run it equally often: one without windows takes any.
+  for (let i = 0; i < starts.length / parts; i += rows) {
     const some = own.slice(i, i + rows);
+    const windows = some.length > 0 ? some : starts.slice(0, 1);
     const loss = noGrad(() =>
-      scope(() => whole(lossOf(model, windowsAt(validation, some, config.contextLength, device)))),
+      scope(() =>
+        whole(lossOf(model, windowsAt(validation, windows, config.contextLength, device))),
+      ),
     );
     total += (await loss.itemAsync()) * some.length;
     loss.dispose();
@@ -263,8 +267,9 @@ async function job(options: Options, share: Share): Promise<void> {
 }
 
 /** The mesh of the options. @throws UserError if ranks, batch or heads do not divide by it */
-function meshOf({ batch, mesh, ranks }: Options): MeshSizes {
-  const sizes = mesh ?? { dp: ranks, tp: 1 };
+function meshOf({ batch, mesh, parallel, ranks }: Options): MeshSizes {
+  const tp = parallel === 'fsdp+tp' && ranks % 2 === 0 ? 2 : 1;
+  const sizes = mesh ?? { dp: ranks / tp, tp };
   if (sizes.dp * sizes.tp !== ranks)
     throw new UserError(
       `--mesh dp=${sizes.dp},tp=${sizes.tp} needs --ranks ${sizes.dp * sizes.tp}, got ${ranks}`,
@@ -288,7 +293,7 @@ async function main(): Promise<void> {
     throw new UserError(`--out ${out} cannot be used: ${error.message}`);
   });
   if (ranks === 1) await job(options, alone(device));
-  else await launch(ranks, () => job(options, shared(sizes, device)));
+  else await launch(ranks, () => job(options, shared(sizes, options.parallel, device)));
 }
 
 try {

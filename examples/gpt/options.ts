@@ -1,6 +1,6 @@
 /** The command line of the example. */
 import path from 'node:path';
-import { Command, InvalidArgumentError } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { cuda, type DeviceName } from '../../lib/index.js';
 import type { MeshSizes } from './sharing.js';
 
@@ -12,6 +12,8 @@ export interface Options {
   ranks: number;
   /** Ranks for data and tensor parallelism; null: data parallelism only. */
   mesh: MeshSizes | null;
+  /** How the ranks share parameters. */
+  parallel: Parallel;
   resume: boolean;
   json: boolean;
   out: string;
@@ -22,6 +24,13 @@ export interface Options {
 }
 
 export const DEFAULT_STEPS = 600;
+
+/**
+ * `ddp`: every rank holds the model. `fsdp`: each holds a shard. `fsdp+tp`: shards of the local
+ * shards of tensor parallelism.
+ */
+const PARALLEL = ['ddp', 'fsdp', 'fsdp+tp'] as const;
+export type Parallel = (typeof PARALLEL)[number];
 
 /** An error that is printed in one line, without a stack. */
 export class UserError extends Error {}
@@ -79,6 +88,11 @@ export function parseOptions(): Options {
       '--mesh <sizes>',
       'how many of them share the batch and how many the model, such as dp=2,tp=2 (default: dp=<ranks>)',
       meshSizes,
+    )
+    .addOption(
+      new Option('--parallel <kind>', 'ddp: each rank holds the model; fsdp: a shard of it')
+        .choices(PARALLEL)
+        .default('ddp'),
     )
     .option('--lr <rate>', 'highest learning rate', rate, 2e-3)
     .option('--seed <n>', 'of weights and batches', count(0), 1337)

@@ -8,6 +8,7 @@ import {
   type DeviceMesh,
   DTensor,
   distributeTensor,
+  fullyShard,
   initDeviceMesh,
   lossParallel,
   type ParallelizePlan,
@@ -23,6 +24,7 @@ import {
   Tensor,
 } from '../../lib/index.js';
 import type { Gpt } from './model.js';
+import type { Parallel } from './options.js';
 
 /** Number of ranks that split the batch, and that shard the model. */
 export interface MeshSizes {
@@ -55,15 +57,26 @@ export interface Share {
   cut(model: Gpt, optimizer: optim.AdamW): void;
   /** Mean over the shares of a batch, in place. */
   average(t: Tensor): void;
+  /** Whether backward averages gradients by itself. */
+  readonly averagesGradients: boolean;
 }
 
 /** A job of one rank. */
 export function alone(device: DeviceName): Share {
-  return { isFirst: true, part: 0, parts: 1, device, cut: () => {}, average: () => {} };
+  const nothing = (): void => {};
+  return {
+    isFirst: true,
+    part: 0,
+    parts: 1,
+    device,
+    cut: nothing,
+    average: nothing,
+    averagesGradients: true,
+  };
 }
 
 /** The role of this rank among several; all ranks call it. */
-export function shared({ dp, tp }: MeshSizes, device: DeviceName): Share {
+export function shared({ dp, tp }: MeshSizes, parallel: Parallel, device: DeviceName): Share {
   const type = device === 'cpu' ? 'cpu' : 'cuda';
   const mesh = initDeviceMesh(type, [dp, tp], { meshDimNames: ['dp', 'tp'] });
   const group = mesh.getGroup('dp');
@@ -72,21 +85,30 @@ export function shared({ dp, tp }: MeshSizes, device: DeviceName): Share {
     part: mesh.getLocalRank('dp'),
     parts: dp,
     device: type === 'cpu' ? 'cpu' : `cuda:${mesh.getRank()}`,
-    cut: (model, optimizer) => cutModel(model, optimizer, mesh.get('tp')),
+    cut: (model, optimizer) => cutModel(model, optimizer, mesh, parallel),
     average: (t) => {
       if (dp > 1) allReduce(t, { op: 'avg', group });
     },
+    averagesGradients: parallel !== 'ddp',
   };
 }
 
-function cutModel(model: Gpt, optimizer: optim.AdamW, mesh: DeviceMesh): void {
-  parallelizeModule(model, mesh, plan);
+function cutModel(model: Gpt, optimizer: optim.AdamW, mesh: DeviceMesh, parallel: Parallel): void {
+  if (mesh.size('tp') > 1) parallelizeModule(model, mesh.get('tp'), plan);
+  if (parallel !== 'ddp') {
+    for (const block of model.blocks) fullyShard(block, { mesh: mesh.get('dp') });
+    fullyShard(model, { mesh: mesh.get('dp') });
+  }
   // The state of a checkpoint is whole; it is sharded like its parameter.
   for (const [p, values] of optimizer.state) {
     if (!(p instanceof DTensor)) continue;
+    const { deviceMesh, placements } = p;
+    const shardOrder = p._spec.order;
     for (const [name, value] of Object.entries(values))
-      if (value instanceof Tensor)
-        values[name] = keep(distributeTensor(value, p.deviceMesh, p.placements));
+      if (value instanceof Tensor && value.ndim > 0)
+        values[name] = keep(
+          distributeTensor(value, deviceMesh, placements, { shardOrder, srcDataRank: null }),
+        );
   }
 }
 
@@ -112,6 +134,7 @@ export function ownRows(
 
 /** Averages the gradients of the shares of a batch. */
 export function averageGradients(model: Gpt, share: Share): void {
+  if (share.averagesGradients) return;
   noGrad(() => {
     for (const { grad } of model.parameters())
       if (grad !== null) share.average(grad instanceof DTensor ? grad.toLocal() : grad);

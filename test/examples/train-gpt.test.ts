@@ -125,6 +125,30 @@ describe('examples/train-gpt', () => {
     );
   });
 
+  it('gives the losses of one rank on ranks that hold shards of the model, and resumes on others', function () {
+    this.timeout(120_000);
+    const options = ['--batch', '4', '--steps'] as const;
+    const losses = (lines: Record<string, number>[]): number[] =>
+      lines.map((line) => line['loss'] ?? (line['validationLoss'] as number));
+    const alone = path.join(folder, 'one');
+    const first = losses(json('--out', alone, ...options, '2'));
+    const second = losses(json('--out', alone, ...options, '3', '--resume'));
+    const closeTo = (actual: number[], expected: number[]): void => {
+      assert.equal(actual.length, expected.length);
+      actual.forEach((loss, i) => assert.ok(Math.abs(loss - (expected[i] as number)) < 1e-4));
+    };
+    const kinds = [
+      ['fsdp', '2'],
+      ['fsdp+tp', '4'],
+    ] as const;
+    for (const [parallel, ranks] of kinds) {
+      const out = path.join(folder, parallel);
+      const sharded = ['--out', out, '--parallel', parallel, '--ranks', ranks] as const;
+      closeTo(losses(json(...sharded, ...options, '2')), first);
+      closeTo(losses(json('--out', out, ...options, '3', '--resume')), second);
+    }
+  });
+
   it('prints text that a sharded model generates', function () {
     this.timeout(120_000);
     const { status, stdout, stderr } = start(
