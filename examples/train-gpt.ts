@@ -28,6 +28,7 @@ import { DEFAULT_STEPS, type Options, parseOptions, UserError } from './gpt/opti
 import {
   alone,
   averageGradients,
+  type Callable,
   lossOf,
   type MeshSizes,
   ownRows,
@@ -120,6 +121,8 @@ interface Run {
   share: Share;
   text: Text;
   model: Gpt;
+  /** What training calls. */
+  trained: Callable;
   optimizer: optim.AdamW;
   /** Steps done before this run, and in total. */
   first: number;
@@ -145,12 +148,13 @@ async function prepare(options: Options, share: Share, checkpoint: string): Prom
   const steps = options.steps ?? first + DEFAULT_STEPS;
   if (steps <= first)
     throw new UserError(`the checkpoint is at step ${first} already; give --steps more than that`);
-  share.cut(model, optimizer);
+  const trained = share.cut(model, optimizer);
   return {
     options,
     share,
     text: loadText(options.text, config.contextLength),
     model,
+    trained,
     optimizer,
     first,
     steps,
@@ -160,12 +164,12 @@ async function prepare(options: Options, share: Share, checkpoint: string): Prom
 
 /** One step on this rank's share of a batch; returns the loss of the whole batch. */
 async function trainStep(
-  { options, share, text, model, optimizer }: Run,
+  { options, share, text, model, trained, optimizer }: Run,
   random: () => number,
 ): Promise<number> {
   const loss = scope(() => {
     const value = lossOf(
-      model,
+      trained,
       ownRows(
         sampleBatch(text.train, options.batch, config.contextLength, random, share.device),
         share,

@@ -6,6 +6,7 @@ import {
   allReduce,
   ColwiseParallel,
   type DeviceMesh,
+  DistributedDataParallel,
   DTensor,
   distributeTensor,
   fullyShard,
@@ -45,6 +46,9 @@ const plan: ParallelizePlan = {
   head: ColwiseParallel({ useLocalOutput: false }),
 };
 
+/** Tokens `[B, T]` to logits `[B, T, V]`. */
+export type Callable = (tokens: Tensor) => Tensor;
+
 /** The role of a rank. */
 export interface Share {
   /** The one rank that prints and writes files. */
@@ -53,8 +57,11 @@ export interface Share {
   readonly part: number;
   readonly parts: number;
   readonly device: DeviceName;
-  /** Shards the model and the state of the optimizer. */
-  cut(model: Gpt, optimizer: optim.AdamW): void;
+  /**
+   * Shards the model and the state of the optimizer. Returns what training calls: the model, or
+   * one around it that averages gradients.
+   */
+  cut(model: Gpt, optimizer: optim.AdamW): Callable;
   /** Mean over the shares of a batch, in place. */
   average(t: Tensor): void;
   /** Whether backward averages gradients by itself. */
@@ -69,7 +76,7 @@ export function alone(device: DeviceName): Share {
     part: 0,
     parts: 1,
     device,
-    cut: nothing,
+    cut: (model) => model,
     average: nothing,
     averagesGradients: true,
   };
@@ -89,11 +96,16 @@ export function shared({ dp, tp }: MeshSizes, parallel: Parallel, device: Device
     average: (t) => {
       if (dp > 1) allReduce(t, { op: 'avg', group });
     },
-    averagesGradients: parallel !== 'ddp',
+    averagesGradients: parallel !== 'ddp' || usesDdp(mesh, parallel),
   };
 }
 
-function cutModel(model: Gpt, optimizer: optim.AdamW, mesh: DeviceMesh, parallel: Parallel): void {
+function cutModel(
+  model: Gpt,
+  optimizer: optim.AdamW,
+  mesh: DeviceMesh,
+  parallel: Parallel,
+): Callable {
   if (mesh.size('tp') > 1) parallelizeModule(model, mesh.get('tp'), plan);
   if (parallel !== 'ddp') {
     for (const block of model.blocks) fullyShard(block, { mesh: mesh.get('dp') });
@@ -110,7 +122,14 @@ function cutModel(model: Gpt, optimizer: optim.AdamW, mesh: DeviceMesh, parallel
           distributeTensor(value, deviceMesh, placements, { shardOrder, srcDataRank: null }),
         );
   }
+  return usesDdp(mesh, parallel)
+    ? new DistributedDataParallel(model, { processGroup: mesh.getGroup('dp') })
+    : model;
 }
+
+/** Whether every rank holds the whole model. */
+const usesDdp = (mesh: DeviceMesh, parallel: Parallel): boolean =>
+  parallel === 'ddp' && mesh.size('tp') === 1;
 
 /** The whole tensor as a plain one; for a distributed tensor, all of its ranks call it. */
 export function whole(t: Tensor): Tensor {
@@ -118,10 +137,8 @@ export function whole(t: Tensor): Tensor {
 }
 
 /** Mean loss of a batch; logits may be sharded along the classes. */
-export function lossOf(model: Gpt, [inputs, targets]: [Tensor, Tensor]): Tensor {
-  return lossParallel(() =>
-    crossEntropy(model(inputs).reshape(-1, model.config.vocabSize), targets.reshape(-1)),
-  );
+export function lossOf(model: Callable, [inputs, targets]: [Tensor, Tensor]): Tensor {
+  return lossParallel(() => crossEntropy(model(inputs).flatten(0, 1), targets.reshape(-1)));
 }
 
 /** This rank's share of a batch. */

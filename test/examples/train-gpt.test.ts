@@ -138,6 +138,7 @@ describe('examples/train-gpt', () => {
       actual.forEach((loss, i) => assert.ok(Math.abs(loss - (expected[i] as number)) < 1e-4));
     };
     const kinds = [
+      ['ddp', '2'],
       ['fsdp', '2'],
       ['fsdp+tp', '4'],
     ] as const;
