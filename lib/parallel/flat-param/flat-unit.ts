@@ -23,6 +23,9 @@ import { FlatParamHandle } from './handle.js';
 import { reshardsAfterForward } from './strategies.js';
 import { meshOf } from './strategy-mesh.js';
 
+/** What may give whole parameters to modules. */
+type Summoner = 'summonFullParams' | 'stateDict' | 'loadStateDict';
+
 const units = new WeakMap<nn.AnyModule, FlatUnit>();
 
 /** The units of the wrappers among a module and those below, outermost first. */
@@ -39,6 +42,8 @@ export class FlatUnit {
   private readonly shards: ShardMesh | null;
   /** The whole flat parameter, while modules hold whole parameters. */
   private whole: Tensor | null = null;
+  /** What gave them to modules. */
+  private summoner: Summoner | null = null;
 
   /** @throws ArgumentError, DtypeError, DeviceError as {@link FlatParamHandle} */
   constructor(wrapper: nn.AnyModule, module: nn.AnyModule, settings: Settings) {
@@ -116,8 +121,9 @@ export class FlatUnit {
    *
    * @throws ShardingError in forward and backward
    */
-  summon(op: string): boolean {
+  summon(op: Summoner): boolean {
     const { handle, state, shards } = this;
+    this.endUnfinished();
     if (handle === null || state === null || shards === null || this.whole !== null) return false;
     if (state.trainingState !== 'IDLE')
       throw new ShardingError(
@@ -136,23 +142,40 @@ export class FlatUnit {
       else allGatherIntoTensor(whole, shard, { group: shards.group });
       return whole;
     });
+    this.summoner = op;
     handle.tensors.useParameters(this.whole);
     return true;
   }
 
-  /** Gives modules back what they hold between steps. With `writeback`, shards take over changes. */
+  /** Ends a save or load that an error in a hook stopped. */
+  endUnfinished(): void {
+    if (this.summoner !== 'summonFullParams') this.leaveWhole();
+  }
+
+  /**
+   * Gives modules back what they hold between steps, and frees the whole parameters. With
+   * `writeback`, shards take over changes.
+   */
   endSummon(writeback: boolean): void {
     const { handle, shards, whole } = this;
     if (handle === null || shards === null || whole === null) return;
-    this.whole = null;
     try {
       if (!writeback) return;
       handle.tensors.takeParameters(whole);
       const each = whole.numel() / shards.ranks;
       noGrad(() => handle.flatParam.detach().copy_(whole.narrow(0, each * shards.rank, each)));
     } finally {
-      handle.tensors.useShard();
+      this.leaveWhole();
+      whole.untypedStorage().resize_(0);
     }
+  }
+
+  /** Gives modules back what they hold between steps. A state dict has the whole parameters. */
+  leaveWhole(): void {
+    if (this.whole === null) return;
+    this.whole = null;
+    this.summoner = null;
+    this.handle?.tensors.leaveParameters();
   }
 }
 

@@ -1,7 +1,7 @@
 /** Options of `FullyShardedDataParallel`. */
 import { checkFlag, checkFunction, optionsOf, unexpected } from '../../core/options.js';
 import type { DeviceMesh, ProcessGroup } from '../../distributed/index.js';
-import type { nn } from '../../index.js';
+import { nn } from '../../index.js';
 import {
   BackwardPrefetch,
   type BackwardPrefetchName,
@@ -74,7 +74,10 @@ export function settingsOf(options: FSDPOptions): Settings {
       "'BACKWARD_PRE', 'BACKWARD_POST' or null",
       backwardPrefetch,
     );
-  if (!Array.isArray(ignoredStates))
+  if (
+    !Array.isArray(ignoredStates) ||
+    !ignoredStates.every((each) => each instanceof nn.Parameter || each instanceof nn.Module)
+  )
     throw unexpected(OP, 'ignoredStates', 'a list of parameters and modules', ignoredStates);
   for (const [name, flag] of Object.entries({ syncModuleStates, forwardPrefetch, useOrigParams }))
     checkFlag(OP, name, flag);

@@ -5,6 +5,7 @@ import {
   float32,
   nn,
   promoteTypes,
+  ShardingError,
   type Tensor,
   tensor,
   tree,
@@ -86,6 +87,13 @@ export class FullyShardedDataParallel<
 
   /** Before the first forward, and before each of the root: takes over what was changed. */
   private prepare(): undefined {
+    this.unit.endUnfinished();
+    if (this.unit.isSummoned)
+      throw new ShardingError(
+        `${OP}: expected no forward while modules hold whole parameters, got one in ` +
+          'summonFullParams. Run the model after it.',
+        { op: OP },
+      );
     const isFirst = this.units === null;
     this.units ??= unitsBelow(this);
     if (isFirst) this.convertBuffers();
@@ -115,7 +123,7 @@ export class FullyShardedDataParallel<
     prefix = '',
     options: nn.WalkOptions & { removeDuplicate?: boolean } = {},
   ): Generator<[string, nn.Parameter]> {
-    const isClean = this.settings?.useOrigParams || this.unit?.isSummoned;
+    const isClean = this.settings.useOrigParams || this.unit.isSummoned;
     for (const [name, parameter] of super.namedParameters(prefix, options))
       yield [isClean ? withoutPrefix(name) : name, parameter];
   }
@@ -172,7 +180,7 @@ export class FullyShardedDataParallel<
   /**
    * Runs `fn`, or until the promise that it returns is settled, while modules hold whole parameters
    * in the dtype of shards, under names without prefix. All ranks call it, between steps. Optimizers
-   * hold other parameters.
+   * hold other parameters, and the memory of these is freed at the end: clone what shall stay.
    *
    * @throws ShardingError in forward and backward
    * @see PyTorch `FullyShardedDataParallel.summon_full_params`
@@ -196,7 +204,15 @@ function summoned<T>(units: readonly FlatUnit[], writeback: boolean, fn: () => T
       return fn();
     },
     () => {
-      for (const unit of done) unit.endSummon(writeback);
+      let failure: unknown = null;
+      for (const unit of done) {
+        try {
+          unit.endSummon(writeback);
+        } catch (error) {
+          failure ??= error;
+        }
+      }
+      if (failure !== null) throw failure;
     },
   );
 }

@@ -3,7 +3,12 @@
  * collective makes whole.
  */
 import { checkFlag, optionsOf, unexpected } from '../../core/options.js';
-import { isInitialized, type ProcessGroup, worldGroup } from '../../distributed/index.js';
+import {
+  getProcessGroupRanks,
+  isInitialized,
+  type ProcessGroup,
+  worldGroup,
+} from '../../distributed/index.js';
 import {
   type Device,
   type DeviceName,
@@ -119,7 +124,7 @@ export class FlatParamHandle {
     this.layout = layOut(
       this.entries.map(({ numel }) => numel),
       useOrigParams ? alignedNumel((this.mpParamDtype ?? dtype).itemsize) : null,
-      group?.size ?? 1,
+      group === null ? 1 : getProcessGroupRanks(group).length,
     );
     const flat = noGrad(() => this.flattened(parameters, dtype, given.device ?? device));
     this.flatParam = new FlatParameter(

@@ -35,6 +35,8 @@ export class ModuleTensors implements ViewSource {
   private between: { readonly memory: object; readonly tensors: readonly Tensor[] } | null = null;
   /** Whether they do. */
   private isShardedInModules = false;
+  /** Whether modules hold parameters to be read and written. */
+  private hasParameters = false;
 
   constructor(
     module: nn.AnyModule,
@@ -99,9 +101,11 @@ export class ModuleTensors implements ViewSource {
 
   /**
    * Gives modules what is there between steps: the original parameters, or tensors without values
-   * and the flat parameter.
+   * and the flat parameter. Nothing happens between {@link useParameters} and
+   * {@link leaveParameters}.
    */
   useShard(): void {
+    if (this.hasParameters) return;
     if (this.originals !== null) {
       this.originals.use();
       if (!this.isShardedInModules) this.put(this.originals.parameters);
@@ -132,9 +136,16 @@ export class ModuleTensors implements ViewSource {
   /** Gives modules parameters on a whole flat tensor, to be read and written. */
   useParameters(flat: Tensor): void {
     const views = noGrad(() => this.viewsOf(flat));
+    this.hasParameters = true;
     this.isShardedInModules = false;
     delete (this.slot.module as unknown as Record<string, unknown>)[FLAT_PARAM];
     this.put(views.map((view, i) => new nn.Parameter(view, this.trainable()[i] as boolean)));
+  }
+
+  /** Gives modules back what is there between steps. */
+  leaveParameters(): void {
+    this.hasParameters = false;
+    this.useShard();
   }
 
   /** Copies what modules hold in place of the parameters of {@link useParameters} into `flat`. */

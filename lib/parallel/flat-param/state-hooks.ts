@@ -17,17 +17,21 @@ export function withoutPrefix(name: string): string {
  * Tensors of a state are whole, and names have no prefix of a wrapper.
  */
 export function addStateHooks(wrapper: nn.AnyModule, unit: FlatUnit): void {
-  wrapper.registerStateDictPreHook(() => void unit.summon('stateDict'));
+  // In summonFullParams the whole parameters are there, and stay.
+  let isOwner = false;
+  wrapper.registerStateDictPreHook(() => {
+    isOwner = unit.summon('stateDict');
+  });
   wrapper.registerStateDictHook((_, state, prefix) => {
-    unit.endSummon(false);
+    if (isOwner) unit.leaveWhole();
     rename(state, prefix + PREFIX, prefix);
   });
   wrapper.registerLoadStateDictPreHook((_, state, prefix) => {
     rename(state, prefix, prefix + PREFIX);
-    unit.summon('loadStateDict');
+    isOwner = unit.summon('loadStateDict');
   });
   wrapper.registerLoadStateDictPostHook((_, { missingKeys, unexpectedKeys }) => {
-    unit.endSummon(true);
+    if (isOwner) unit.endSummon(true);
     for (const names of [missingKeys, unexpectedKeys])
       names.splice(0, names.length, ...names.map(withoutPrefix));
   });

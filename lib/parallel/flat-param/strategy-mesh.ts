@@ -1,6 +1,11 @@
 /** The mesh over which a strategy shards and replicates. */
 import { unexpected } from '../../core/options.js';
-import { DeviceMesh, type ProcessGroup, worldGroup } from '../../distributed/index.js';
+import {
+  DeviceMesh,
+  getProcessGroupRanks,
+  type ProcessGroup,
+  worldGroup,
+} from '../../distributed/index.js';
 import { ArgumentError } from '../../index.js';
 import { ShardMesh } from '../fully-shard/shard-mesh.js';
 import { isHybrid, type ShardingStrategyName } from './strategies.js';
@@ -44,12 +49,13 @@ export function meshOf(
     return { strategy, shards, group: shards.group };
   }
   const group = deviceMesh?.getGroup(0) ?? processGroup ?? worldGroup();
-  if (strategy !== 'NO_SHARD' && group.size > 1) {
+  const ranks = getProcessGroupRanks(group);
+  if (strategy !== 'NO_SHARD' && ranks.length > 1) {
     const mesh = deviceMesh ?? DeviceMesh.fromGroup(group, deviceType);
     return { strategy, shards: new ShardMesh(OP, mesh), group };
   }
   if (strategy !== 'NO_SHARD') reportChange(strategy);
-  const columns = group.ranks.map((rank) => [rank]);
+  const columns = ranks.map((rank) => [rank]);
   return {
     strategy: 'NO_SHARD',
     shards: new ShardMesh(OP, new DeviceMesh(deviceType, columns)),

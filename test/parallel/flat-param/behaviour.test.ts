@@ -100,6 +100,14 @@ describe('a FullyShardedDataParallel', () => {
           /inside/,
         );
         assert.deepEqual([...model.parameters()], before);
+        const [kept, copied] = summon(model, () => {
+          const state = model.stateDict();
+          model.loadStateDict(state);
+          const weight = state['second.weight'] as Tensor;
+          return [weight, weight.clone()] as const;
+        });
+        assert.deepEqual([...(await copied.read())], expected.get('second.weight'));
+        await assert.rejects(async () => kept.read(), { code: 'ERR_FREED' });
         model.apply((module) => {
           if (module instanceof nn.Linear) module.bias?.detach().fill_(1);
         });
@@ -301,6 +309,34 @@ describe('a FullyShardedDataParallel', () => {
       assert.deepEqual(inner.loadStateDict(inner.stateDict()).missingKeys, []);
       const { missingKeys } = inner.loadStateDict({}, { strict: false });
       assert.deepEqual(missingKeys, names);
+    }),
+  );
+
+  it(
+    'trains on after a hook of a state dict threw',
+    withRanks(2, async (rank) => {
+      const expected = await oneDevice(Model, 1);
+      const inner = makeModel(Model);
+      const model = wrap(inner);
+      const adam = new optim.AdamW(model.parameters(), { lr: 0.01 });
+      const state = model.stateDict();
+      const fail = (): void => {
+        throw new Error('in a hook');
+      };
+      const hooks = [
+        inner.second.registerStateDictHook(fail),
+        inner.second.registerLoadStateDictPreHook(fail),
+      ];
+      assert.throws(() => model.stateDict(), /in a hook/);
+      assert.throws(() => model.loadStateDict(state), /in a hook/);
+      for (const hook of hooks) hook.remove();
+      assertClose(
+        await valuesOf(Object.entries(model.stateDict())),
+        await valuesOf(Object.entries(state)),
+        0,
+      );
+      step(model, adam, batchOf(0, rank, 2));
+      assertClose(await valuesOf(Object.entries(model.stateDict())), expected);
     }),
   );
 

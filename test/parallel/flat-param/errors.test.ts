@@ -76,6 +76,7 @@ describe('a flat parameter is refused', () => {
   it('with a strategy or a dtype that is none', () => {
     assert.throws(() => handleOf(pair(), { shardingStrategy: 'SOME' }), { code: 'ERR_ARGUMENT' });
     assert.throws(() => handleOf(pair(), { mpParamDtype: 'int64' }), { code: 'ERR_ARGUMENT' });
+    assert.throws(() => handleOf(pair(), { device: 'tpu' }), { code: 'ERR_DEVICE' });
     assert.throws(() => new MixedPrecision({ paramDtype: 'int8' }), { code: 'ERR_ARGUMENT' });
   });
 });
@@ -126,6 +127,9 @@ describe('wrapping is refused', () => {
         { mixedPrecision: 'bfloat16' },
         { backwardPrefetch: 'SOMETIMES' },
         { ignoredStates: 3 },
+        { ignoredStates: [3] },
+        { processGroup: {} },
+        { processGroup: 3, shardingStrategy: 'NO_SHARD' },
         { autoWrapPolicy: 3 },
         { limitAllGathers: true },
       ];
@@ -137,7 +141,7 @@ describe('wrapping is refused', () => {
   );
 
   it(
-    'for whole parameters in forward, and for parts of another shape',
+    'for whole parameters in forward, forward with those, and parts of another shape',
     withRanks(2, (rank) => {
       const inner = makeModel(Model);
       const model = wrap(inner, { useOrigParams: true });
@@ -145,6 +149,13 @@ describe('wrapping is refused', () => {
       const hook = inner.second.registerForwardHook(() => summonFullParams(model, () => {}));
       assert.throws(() => model(batchOf(0, rank, 2)), { code: 'ERR_SHARDING' });
       hook.remove();
+      assert.throws(() => summonFullParams(model, () => model(batchOf(0, rank, 2))), {
+        code: 'ERR_SHARDING',
+        message: /expected no forward while modules hold whole parameters/,
+      });
+      model(batchOf(0, rank, 2))
+        .sum()
+        .backward();
       (inner.second.weight as Tensor).data = randn([9]).double();
       assert.throws(() => model(batchOf(0, rank, 2)), {
         code: 'ERR_SHAPE',
