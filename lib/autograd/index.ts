@@ -8,5 +8,9 @@ export { setGradMemory } from './grad-memory.js';
 export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';
 export { type MultiGradHookOptions, registerMultiGradHook } from './multi-grad-hook.js';
 export { type HookHandle, Node } from './node.js';
-export { type SavedTensorsHooksOptions, savedTensorsHooks } from './saved-tensor.js';
+export {
+  type SavedTensorsHooksOptions,
+  savedTensorsHooks,
+  withoutSavedTensorsHooks,
+} from './saved-tensor.js';
 export { unsafePreserveVersionCounter, unsafeSetVersionCounter } from './version.js';

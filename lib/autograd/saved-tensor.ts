@@ -52,6 +52,22 @@ export function savedTensorsHooks<T, P>(
   }
 }
 
+/**
+ * Inside `fn`, tensors are saved as without {@link savedTensorsHooks}.
+ *
+ * @throws ArgumentError for what is no function
+ */
+export function withoutSavedTensorsHooks<T>(fn: () => T): T {
+  checkFunction('withoutSavedTensorsHooks', 'fn', fn);
+  const before = hooks;
+  hooks = null;
+  try {
+    return fn();
+  } finally {
+    hooks = before;
+  }
+}
+
 export class SavedTensor {
   private tensor: Tensor | null;
   private readonly version: number;

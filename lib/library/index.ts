@@ -7,3 +7,9 @@ export {
   type Grad,
   type OutputDescription,
 } from './custom-op.js';
+export {
+  type DispatchedCall,
+  type DispatchMode,
+  hasOp,
+  withDispatchMode,
+} from './dispatch-mode.js';
