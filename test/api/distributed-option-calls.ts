@@ -143,6 +143,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'new distributed.DistributedDataParallel': (o) => new dist.DistributedDataParallel(linear(), o),
     'distributed.checkpoint': (o) =>
       dist.checkpoint((t: Tensor, options: object = {}) => t.exp().sum(options), x(), o),
+    'distributed.createSelectiveCheckpointContexts': (o) =>
+      dist.createSelectiveCheckpointContexts(['matmul'], o),
     'distributed.checkpointWrapper': (o) => dist.checkpointWrapper(linear(), o)(x()),
     'distributed.applyActivationCheckpointing': (o) =>
       dist.applyActivationCheckpointing(new nn.Sequential(linear()), o),
@@ -182,7 +184,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     ignoredStates: [], syncModuleStates: true, forwardPrefetch: true, useOrigParams: true, deviceMesh: mesh, recurse: false, removeDuplicate: false, writeback: false, offloadParams: true,
     mpParamDtype: 'bfloat16', mpReduceDtype: 'float32', bufferDtype: 'bfloat16', castRootForwardInputs: false,
     strict: false, verify: false,
-    useReentrant: false, preserveRngState: false, determinismCheck: 'none', earlyStop: false, broadcastBuffers: false, initSync: false, bucketCapMb: 1, findUnusedParameters: true, gradientAsBucketView: false, staticGraph: true, checkpointImpl: 'NO_REENTRANT',
+    useReentrant: false, preserveRngState: false, determinismCheck: 'none', earlyStop: false, allowCacheEntryMutation: true, broadcastBuffers: false, initSync: false, bucketCapMb: 1, findUnusedParameters: true, gradientAsBucketView: false, staticGraph: true, checkpointImpl: 'NO_REENTRANT',
     checkpointFn: dist.checkpoint, checkpointWrapperFn: (m: nn.AnyModule) => dist.checkpointWrapper(m), checkFn: () => true, contextFn: () => [(fn: () => unknown) => fn(), (fn: () => unknown) => fn()],
   }; // biome-ignore format: a table
   return { calls, values };

@@ -39,7 +39,7 @@ const distributed = list(`
   FullyShardedDataParallel FlatParamHandle FlatParamShardMetadata MixedPrecision CPUOffload
   computeLocalShapeAndGlobalOffset
   DistributedDataParallel allreduceHook fp16CompressHook bf16CompressHook withPurpose
-  checkpoint checkpointWrapper applyActivationCheckpointing`);
+  checkpoint checkpointWrapper applyActivationCheckpointing createSelectiveCheckpointContexts`);
 const switches = list(
   `noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`,
 );
@@ -110,7 +110,7 @@ const schedules = list(`
   CosineAnnealingWarmRestarts OneCycleLR CyclicLR SequentialLR ChainedScheduler ReduceLROnPlateau`);
 
 const autograd = list(`
-  backward grad Function savedTensorsHooks registerMultiGradHook setGradMemory AccumulateGrad queueCallback unsafePreserveVersionCounter unsafeSetVersionCounter setDetectAnomaly gradcheck gradgradcheck`);
+  backward grad Function savedTensorsHooks withoutSavedTensorsHooks registerMultiGradHook setGradMemory AccumulateGrad queueCallback unsafePreserveVersionCounter unsafeSetVersionCounter setDetectAnomaly gradcheck gradgradcheck`);
 const cuda = list(`
   memoryAllocated memoryReserved maxMemoryAllocated memorySnapshot emptyCache synchronize Stream Event stream isAvailable deviceCount`);
 

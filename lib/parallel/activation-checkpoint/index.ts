@@ -9,3 +9,11 @@ export {
   type CheckpointWrapperOptions,
   checkpointWrapper,
 } from './checkpoint-wrapper.js';
+export {
+  CheckpointPolicy,
+  type CheckpointPolicyName,
+  createSelectiveCheckpointContexts,
+  type SelectiveCheckpointContext,
+  type SelectiveCheckpointOptions,
+  type SelectiveCheckpointPolicy,
+} from './selective.js';
