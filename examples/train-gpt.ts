@@ -21,10 +21,12 @@ import {
   scope,
   tensor,
 } from '../lib/index.js';
+import { UserError } from './common/arguments.js';
+import { makeRandom, sampleBatch, windowsAt } from './common/text.js';
 import { loadCheckpoint, type Progress, saveCheckpoint } from './gpt/checkpoint.js';
 import { lossCurveSvg } from './gpt/loss-curve.js';
 import { Gpt, type GptConfig } from './gpt/model.js';
-import { DEFAULT_STEPS, type Options, parseOptions, UserError } from './gpt/options.js';
+import { DEFAULT_STEPS, type Options, parseOptions } from './gpt/options.js';
 import {
   alone,
   averageGradients,
@@ -36,15 +38,7 @@ import {
   shared,
   whole,
 } from './gpt/sharing.js';
-import {
-  bigramLoss,
-  evaluationStarts,
-  loadText,
-  makeRandom,
-  sampleBatch,
-  type Text,
-  windowsAt,
-} from './gpt/text.js';
+import { bigramLoss, evaluationStarts, loadText, type Text } from './gpt/text.js';
 
 const config: GptConfig = {
   vocabSize: 256,

@@ -10,8 +10,8 @@ import {
   type Tensor,
   tensor,
 } from '../../lib/index.js';
+import { UserError } from '../common/arguments.js';
 import type { Gpt } from './model.js';
-import { UserError } from './options.js';
 import { whole } from './sharing.js';
 
 /** The progress of a run. */

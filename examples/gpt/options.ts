@@ -2,6 +2,7 @@
 import path from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { cuda, type DeviceName } from '../../lib/index.js';
+import { count, deviceName, rate } from '../common/arguments.js';
 import type { MeshSizes } from './sharing.js';
 
 export interface Options {
@@ -31,35 +32,6 @@ export const DEFAULT_STEPS = 600;
  */
 const PARALLEL = ['ddp', 'fsdp', 'fsdp+tp'] as const;
 export type Parallel = (typeof PARALLEL)[number];
-
-/** An error that is printed in one line, without a stack. */
-export class UserError extends Error {}
-
-function count(least: number): (value: string) => number {
-  return (value) => {
-    const n = value.trim() === '' ? Number.NaN : Number(value);
-    if (!Number.isSafeInteger(n) || n < least)
-      throw new InvalidArgumentError(`expected a whole number from ${least}`);
-    return n;
-  };
-}
-
-function rate(value: string): number {
-  const n = Number(value);
-  if (!Number.isFinite(n) || n <= 0) throw new InvalidArgumentError('expected a number above 0');
-  return n;
-}
-
-function deviceName(value: string): DeviceName {
-  if (value === 'cpu') return value;
-  const match = /^cuda(?::(\d{1,3}))?$/.exec(value);
-  if (match === null) throw new InvalidArgumentError("expected 'cpu', 'cuda' or such as 'cuda:1'");
-  const missing = cuda.whyUnavailable();
-  if (missing !== null) throw new InvalidArgumentError(`CUDA is not available: ${missing.reason}`);
-  if (Number(match[1] ?? 0) >= cuda.deviceCount())
-    throw new InvalidArgumentError(`there are ${cuda.deviceCount()} CUDA devices, counted from 0`);
-  return value as DeviceName;
-}
 
 function meshSizes(value: string): MeshSizes {
   const match = /^dp=([1-9]\d{0,3})(?:,tp=([1-9]\d{0,3}))?$|^tp=([1-9]\d{0,3})$/.exec(value);

@@ -6,7 +6,8 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { bigramLoss, evaluationStarts, loadText, windowsAt } from '../../examples/gpt/text.js';
+import { windowsAt } from '../../examples/common/text.js';
+import { bigramLoss, evaluationStarts, loadText } from '../../examples/gpt/text.js';
 import { SafetensorsFile } from '../../lib/index.js';
 import { exampleFile, runExample } from './run-example.js';
 
