@@ -116,13 +116,18 @@ function hostTime(name: Name, batch: number, sharded: boolean): number {
 }
 
 function withoutKernels(name: Name, batch: number): void {
-  const [plain, sharded] = [false, true].map((each) =>
-    new FakeTensorMode().run(() => hostTime(name, batch, each)),
-  ) as [number, number];
-  print(`host time without kernels, ${name}, batch ${batch}`, {
-    unshardedMs: plain,
-    shardedMs: sharded,
-    ratio: sharded / plain,
+  const fake = (sharded: boolean): { host: number; peak: number } => {
+    const mode = new FakeTensorMode();
+    const host = mode.run(() => hostTime(name, batch, sharded));
+    return { host, peak: mode.memory.stats().peak.total };
+  };
+  const [plain, sharded] = [fake(false), fake(true)];
+  print(`host time and memory without kernels, ${name}, batch ${batch}`, {
+    unshardedMs: plain.host,
+    shardedMs: sharded.host,
+    ratio: sharded.host / plain.host,
+    unshardedGiB: plain.peak / 2 ** 30,
+    shardedGiB: sharded.peak / 2 ** 30,
   });
 }
 
