@@ -44,6 +44,18 @@ describe('a model that fullyShard sharded', () => {
       }),
     );
 
+  it(
+    'trains on ranks that are processes as one device trains',
+    withRanks(
+      2,
+      async (rank) => {
+        const expected = await trainedAlone();
+        assertClose(await trained(sharded(newModel()), rank, 2), expected);
+      },
+      { mode: 'process' },
+    ),
+  );
+
   const variants: Record<string, () => Options> = {
     'that keeps whole parameters after forward': () => ({ reshardAfterForward: false }),
     'whose root frees whole parameters after forward, too': () => ({ reshardAfterForward: true }),

@@ -355,6 +355,22 @@ describe('fullyShard refuses', () => {
   );
 });
 
+describe('ranks whose parameters differ', () => {
+  it(
+    'learn it from the first gather, which names the module and the sizes',
+    withRanks(2, async (rank) => {
+      const model = new nn.Sequential(new nn.Linear(4, 4), new nn.Linear(4, rank === 0 ? 4 : 6));
+      fullyShard(model.getSubmodule('1'));
+      fullyShard(model);
+      const y = model(ones([2, 4]));
+      await assert.rejects(
+        y.read(),
+        /allGatherIntoTensor of (30|20) float32 at fullyShard of 1, this rank allGatherIntoTensor/,
+      );
+    }),
+  );
+});
+
 describe('a model on the device meta', () => {
   it(
     'gets memory and values after it was sharded',
