@@ -27,7 +27,10 @@ export interface FSDPModule {
   setIsLastBackward(isLastBackward: boolean): void;
   /** Whether backward reduces gradients; if not, they accumulate unsharded. */
   setRequiresGradientSync(requiresGradientSync: boolean, options?: RecurseOptions): void;
-  /** Whether backward reduces gradients over the replicas of hybrid sharding. */
+  /**
+   * Whether backward reduces gradients over the replicas of hybrid sharding; if not, sums of shards
+   * wait for a pass that does.
+   */
   setRequiresAllReduce(requiresAllReduce: boolean, options?: RecurseOptions): void;
   /** Whether whole parameters are freed after forward. */
   setReshardAfterForward(reshardAfterForward: boolean, options?: RecurseOptions): void;
@@ -127,7 +130,7 @@ const methods: FSDPModule & ThisType<nn.AnyModule> = {
   },
   setUnshardInBackward(value) {
     checkFlag('setUnshardInBackward', 'unshardInBackward', value);
-    (stateOf(this as nn.AnyModule) as FSDPState).unshardsInBackward = value;
+    (stateOf(this as nn.AnyModule) as FSDPState).group.unshardsInBackward = value;
   },
 };
 

@@ -31,8 +31,6 @@ export class FSDPState {
   backwardPrefetch: readonly FSDPState[] = [];
   /** Whether the one that ran before is gathered before this one's backward. */
   prefetchesBefore = true;
-  /** Whether `unshard` runs before backward by itself. */
-  unshardsInBackward = true;
   /** Whether the next backward pass is the last one of a step. */
   isLastBackward = true;
   private readonly precision: MixedPrecisionPolicy;
@@ -193,15 +191,15 @@ export class FSDPState {
       );
     }
     this.trainingState = TrainingState.PRE_BACKWARD;
-    if (this.unshardsInBackward) this.group.preBackward();
+    this.group.preBackward();
     this.prefetch(root);
   }
 
   private prefetch({ comm }: Root): void {
     if (this.backwardPrefetch.length > 0) {
-      for (const state of this.backwardPrefetch) state.group.unshard();
+      for (const state of this.backwardPrefetch) state.group.unshardForBackward();
     } else if (this.prefetchesBefore) {
-      comm.before(this.group)?.unshard();
+      comm.before(this.group)?.unshardForBackward();
     }
   }
 

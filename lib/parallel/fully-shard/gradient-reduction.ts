@@ -1,6 +1,6 @@
 /** The reduction of a group's gradients: pack, reduce-scatter, all-reduce over replicas, unpack. */
 import { allReduce, reduceScatterTensor, withCallSite } from '../../distributed/index.js';
-import { type Device, type DType, empty, float16, keep, type Tensor } from '../../index.js';
+import { type Device, type DType, empty, float16, keep, type Tensor, zeros } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
 import type { CommContext } from './comm-context.js';
 import type { OffloadPolicy } from './policies.js';
@@ -9,6 +9,9 @@ import type { ShardedParameter } from './sharded-parameter.js';
 import { packGradients } from './transfers.js';
 
 type Gradients = readonly (Tensor | null)[];
+
+/** The start of each parameter in a flat gradient; null for parameters that have none. */
+type Starts = readonly (number | null)[];
 
 /** What a reduction needs to know of its group. */
 export interface ReductionPlan {
@@ -28,6 +31,8 @@ export class GradientReduction {
   private readonly input: RefillableBuffer;
   /** Unsharded gradients of backward passes that did not reduce, in the dtype of reductions. */
   private accumulated: (Tensor | null)[];
+  /** The sum of shards of passes that did not reduce over the replicas. */
+  private partial: { readonly flat: Tensor; readonly starts: Starts } | null = null;
 
   constructor(plan: ReductionPlan) {
     this.plan = plan;
@@ -37,8 +42,13 @@ export class GradientReduction {
     this.accumulated = parameters.map(() => null);
   }
 
-  get hasAccumulated(): boolean {
+  private get hasAccumulated(): boolean {
     return this.accumulated.some((grad) => grad !== null);
+  }
+
+  /** Whether a reduction has something to take along that no gradient has come with. */
+  hasPending(allReduces: boolean): boolean {
+    return this.hasAccumulated || (allReduces && this.partial !== null);
   }
 
   /** Adds gradients to those that a later reduction takes along. */
@@ -53,31 +63,45 @@ export class GradientReduction {
     }
   }
 
-  /** Drops what has accumulated. */
-  clear(): void {
+  private clearAccumulated(): void {
     for (const grad of this.accumulated) grad?.dispose();
     this.accumulated.fill(null);
   }
 
   /**
    * Reduces the gradients of the whole parameters. Returns those of the shards, as distributed
-   * tensors on one buffer; null where neither a gradient came nor one has accumulated.
+   * tensors on one buffer; null where neither a gradient came nor one has accumulated, and where they
+   * are to be reduced over the replicas later.
    */
   run(grads: Gradients, comm: CommContext, allReduces: boolean): (Tensor | null)[] {
     if (this.hasAccumulated) this.accumulate(grads);
-    const complete = this.hasAccumulated ? [...this.accumulated] : grads;
-    const { parameters } = this.plan;
+    const complete = this.withPartial(this.hasAccumulated ? [...this.accumulated] : grads);
+    const { parameters, mesh } = this.plan;
     const present = parameters.filter((_, i) => complete[i] !== null);
     if (present.length === 0) return parameters.map(() => null);
     comm.freeReduced(this.input);
-    const flat = this.reduce(this.pack(complete, present), allReduces);
-    this.clear();
-    let offset = 0;
+    const starts = startsOf(parameters, complete);
+    const sum = this.scatter(this.pack(complete, present), starts);
+    this.clearAccumulated();
+    if (mesh.replicas !== null && !allReduces) {
+      this.partial = { flat: keep(sum), starts };
+      return parameters.map(() => null);
+    }
+    const flat = this.overReplicas(sum);
     return parameters.map((parameter, i) => {
-      if (complete[i] === null) return null;
-      const grad = parameter.distributed(flat, offset);
-      offset += parameter.paddedNumel;
-      return grad;
+      const start = starts[i] ?? null;
+      return start === null ? null : parameter.distributed(flat, start);
+    });
+  }
+
+  /** Zeros for parameters without a gradient that an earlier pass had one for. */
+  private withPartial(grads: Gradients): Gradients {
+    const { partial, plan } = this;
+    if (partial === null) return grads;
+    const dtype = grads.find((grad) => grad !== null)?.dtype ?? plan.reduceDtype;
+    return grads.map((grad, i) => {
+      if (grad !== null || (partial.starts[i] ?? null) === null) return grad;
+      return zeros((plan.parameters[i] as ShardedParameter).shape, { dtype, device: plan.device });
     });
   }
 
@@ -92,26 +116,64 @@ export class GradientReduction {
     return packed;
   }
 
-  private reduce(packed: Tensor, allReduces: boolean): Tensor {
+  private get rankCount(): number {
+    const { ranks, replicas, mesh } = this.plan.mesh;
+    return ranks * (replicas === null ? 1 : mesh.size(0));
+  }
+
+  /** The sum of many float16 gradients overflows, their average may vanish: half of each. */
+  private get divisorBefore(): number {
+    return this.plan.reduceDtype === float16 ? powerOfTwoNearRoot(this.rankCount) : 1;
+  }
+
+  private get op(): 'sum' | 'avg' {
+    return this.plan.reduceDtype === float16 ? 'sum' : 'avg';
+  }
+
+  /** This rank's shards, reduced over the ranks that shard, with those of earlier passes. */
+  private scatter(packed: Tensor, starts: Starts): Tensor {
+    const { mesh, reduceDtype: dtype, device, site } = this.plan;
+    const flat = empty([packed.numel() / mesh.ranks], { dtype, device });
+    if (this.divisorBefore > 1) packed.div_(this.divisorBefore);
+    withCallSite(site, () => reduceScatterTensor(flat, packed, { op: this.op, group: mesh.group }));
+    if (this.partial !== null) mesh.group.onStream(device, () => this.addPartial(flat, starts));
+    return flat;
+  }
+
+  private addPartial(flat: Tensor, starts: Starts): void {
+    const { partial, plan } = this;
+    for (const [i, { paddedNumel }] of plan.parameters.entries()) {
+      const start = partial?.starts[i] ?? null;
+      if (partial === null || start === null) continue;
+      const target = flat.narrow(0, starts[i] as number, paddedNumel);
+      target.add_(partial.flat.narrow(0, start, paddedNumel));
+    }
+    partial?.flat.dispose();
+    this.partial = null;
+  }
+
+  /** The gradients of the shards, from their sums over the ranks that shard. */
+  private overReplicas(flat: Tensor): Tensor {
     const { mesh, reduceDtype, dtype, device, offload, site } = this.plan;
-    const flat = empty([packed.numel() / mesh.ranks], { dtype: reduceDtype, device });
-    const replicas = allReduces ? mesh.replicas : null;
-    const total = mesh.ranks * (replicas === null ? 1 : mesh.mesh.size(0));
-    // The sum of many float16 gradients overflows, their average may vanish: half of each.
-    const before = reduceDtype === float16 ? powerOfTwoNearRoot(total) : 1;
-    if (before > 1) packed.div_(before);
-    const op = reduceDtype === float16 ? 'sum' : 'avg';
-    withCallSite(site, () => {
-      reduceScatterTensor(flat, packed, { op, group: mesh.group });
-      if (replicas !== null) allReduce(flat, { op, group: replicas });
-    });
+    const { replicas } = mesh;
+    if (replicas !== null)
+      withCallSite(site, () => allReduce(flat, { op: this.op, group: replicas }));
     // On the stream of the reduction, so that compute does not wait for it.
     return (replicas ?? mesh.group).onStream(device, () => {
-      if (reduceDtype === float16) flat.div_(total / before);
+      if (reduceDtype === float16) flat.div_(this.rankCount / this.divisorBefore);
       const cast = reduceDtype === dtype ? flat : flat.to(dtype);
       return offload.toCpu ? cast.to('cpu', { nonBlocking: true }) : cast;
     });
   }
+}
+
+function startsOf(parameters: readonly ShardedParameter[], grads: Gradients): Starts {
+  let next = 0;
+  return parameters.map(({ paddedNumel }, i) => {
+    if (grads[i] === null) return null;
+    next += paddedNumel;
+    return next - paddedNumel;
+  });
 }
 
 /** A power of two near the square root, as PyTorch divides before a reduction in float16. */

@@ -45,6 +45,8 @@ export class FSDPParamGroup {
   reshardsAfterBackward = true;
   /** Whether backward reduces gradients; otherwise they accumulate unsharded. @internal */
   reducesGradients = true;
+  /** Whether the parameters are gathered for backward. @internal */
+  unshardsInBackward = true;
   /** Whether gradients are also reduced over the replicas of hybrid sharding. @internal */
   allReducesGradients = true;
   /** @internal */
@@ -244,8 +246,14 @@ export class FSDPParamGroup {
     this.trainingState = TrainingState.IDLE;
   }
 
+  /** Starts to gather the parameters for backward, unless that needs none. @internal */
+  unshardForBackward(): void {
+    if (this.unshardsInBackward) this.unshard();
+  }
+
   /** @internal */
   preBackward(): void {
+    if (!this.unshardsInBackward) return;
     this.trainingState = TrainingState.PRE_BACKWARD;
     this.unshard();
     this.waitForUnshard();
@@ -289,7 +297,7 @@ export class FSDPParamGroup {
    */
   reduceAccumulated(): void {
     const { reduction } = this;
-    if (reduction === null || !this.reducesGradients || !reduction.hasAccumulated) return;
+    if (!this.reducesGradients || !reduction?.hasPending(this.allReducesGradients)) return;
     const grads = this.postBackward(this.parameters.map(() => null));
     for (const [i, grad] of grads.entries()) {
       const { parameter } = this.parameters[i] as ShardedParameter;
