@@ -75,7 +75,8 @@ export function checkedOptions(
  * A last argument that is an object of options alone belongs to `checkpoint`; options objects of `fn`
  * pass through, with tensors in them. The second run has the gradient mode, mixed precision and, by
  * `preserveRngState`, random numbers of the first, those of distributed tensors too. What `fn` stores
- * elsewhere is freed at its end as in a `scope`, unless it goes through `keep`. Checkpoints nest, and
+ * elsewhere is freed at its end as in a `scope`, unless it goes through `keep`; so it returns tensors
+ * in arrays, plain objects, maps or sets. Checkpoints nest, and
  * a graph that is retained is recomputed by each backward pass. It needs no process group.
  *
  * @throws ArgumentError for options that are none, and for an asynchronous `fn`. Backward throws

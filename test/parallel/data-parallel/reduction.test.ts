@@ -1,15 +1,19 @@
 /** How gradients get into buckets and are reduced. */
 import assert from 'node:assert/strict';
+import { FakeTensorMode } from '../../../lib/compile/index.js';
 import {
   allReduce,
   allreduceHook,
   bf16CompressHook,
+  CommDebugMode,
   DistributedDataParallel,
+  destroyProcessGroup,
   fp16CompressHook,
   type GradBucket,
+  initProcessGroup,
   newGroup,
 } from '../../../lib/distributed.js';
-import { memory, nn, noGrad, randn, type Tensor, tensor } from '../../../lib/index.js';
+import { library, memory, nn, noGrad, randn, type Tensor, tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
 import { Branches, row } from './models.js';
 
@@ -77,8 +81,42 @@ describe('the reduction of DistributedDataParallel', () => {
       step();
       const growth = memory.stats().peakAllocatedBytes - before;
       assert.ok(growth < 3 * 256 * 256 * 4, `${growth} bytes beside the buckets`);
+      const writes: string[] = [];
+      const loss = ddp(x).sum();
+      library.withDispatchMode(
+        (call) => {
+          if (call.isInPlace) writes.push(call.op);
+          return call.run();
+        },
+        () => loss.backward(),
+      );
+      assert.deepEqual(
+        writes.filter((op) => op === 'copy'),
+        [...model.parameters()].map(() => 'copy'),
+      );
+      for (const { grad } of model.parameters()) assert.ok(grad?._base === null);
     }),
   );
+
+  it('moves the bytes of all gradients once, whatever the number of ranks', async () => {
+    await initProcessGroup('fake', { rank: 5, worldSize: 1000 });
+    try {
+      new FakeTensorMode().run(() => {
+        const model = new nn.Sequential(new nn.Linear(1024, 1024), new nn.Linear(1024, 1024));
+        const ddp = new DistributedDataParallel(model);
+        const comm = new CommDebugMode();
+        comm.run(() =>
+          ddp(randn([8, 1024]))
+            .sum()
+            .backward(),
+        );
+        assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
+        assert.equal(comm.getCommBytes().bytes, 2 * 1025 * 1024 * 4);
+      });
+    } finally {
+      destroyProcessGroup();
+    }
+  });
 
   it(
     'averages zeros for parameters that a rank does not use, with findUnusedParameters',
