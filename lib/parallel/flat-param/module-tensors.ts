@@ -105,11 +105,11 @@ export class ModuleTensors implements ViewSource {
    * {@link leaveParameters}.
    */
   useShard(): void {
-    if (this.hasParameters) return;
+    if (this.hasParameters || this.isShardedInModules) return;
     if (this.originals !== null) {
       this.originals.use();
-      if (!this.isShardedInModules) this.put(this.originals.parameters);
-    } else if (!this.isShardedInModules) {
+      this.put(this.originals.parameters);
+    } else {
       this.put(this.placeholders());
       setMember(this.slot, this.flatParam);
     }

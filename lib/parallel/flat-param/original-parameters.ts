@@ -10,6 +10,8 @@ import type { ShardParamInfo } from './layout.js';
 export class OriginalParameters {
   private readonly flatParam: FlatParameter;
   private readonly entries: readonly FlatEntry[];
+  /** The memory of the shard that the parameters are views of. */
+  private memory: object | null = null;
 
   /** In the order of the entries. */
   readonly parameters: readonly nn.Parameter[];
@@ -29,16 +31,19 @@ export class OriginalParameters {
     return this.flatParam._isWhole && info.numelInShard === numel ? part.view(shape) : part;
   }
 
-  /** Makes all parameters views of the shard, which may have new memory. */
+  /** Makes all parameters views of the shard, if that has new memory. */
   use(): void {
+    if (this.memory !== this.flatParam.untypedStorage()) this.viewShard();
+  }
+
+  private viewShard(): void {
     const { flatParam } = this;
-    const storage = flatParam.untypedStorage();
-    const moved = this.parameters.some((parameter) => parameter.untypedStorage() !== storage);
-    if (!moved) return;
+    const memory = flatParam.untypedStorage();
+    this.memory = memory;
     noGrad(() => {
       const shard = flatParam.detach();
       for (const [i, parameter] of this.parameters.entries()) {
-        if (parameter.untypedStorage() === storage) continue;
+        if (parameter.untypedStorage() === memory) continue;
         const part = this.partOf(shard, i);
         if (parameter.grad !== null && !sameShape(parameter.grad, part)) parameter.grad = null;
         parameter.data = part;
@@ -79,7 +84,7 @@ export class OriginalParameters {
         part.copy_(parameter);
       }
     });
-    this.use();
+    this.viewShard();
   }
 
   /** Divides the gradient of the shard among the parameters. */
