@@ -1,9 +1,16 @@
 /** `distributedCheckpoint`: saves and loads the state of all ranks, for any number of them. */
 import { checkFlag, optionsOf } from '../../core/options.js';
 import { type LoadedCheckpoint, loadAll } from './load.js';
+import { earlierSave, inBackground, type PendingSave } from './pending-saves.js';
 import { Ranks } from './ranks.js';
 import { checkFolder, prepareSave, writeSave } from './save.js';
 import { type CheckpointState, rng, type Stateful } from './state-entries.js';
+
+/** Options of `distributedCheckpoint.save`. */
+export interface DistributedSaveOptions {
+  /** Whether the program goes on while the files are written. False by default. */
+  async?: boolean;
+}
 
 /** Options of `distributedCheckpoint.load`. */
 export interface DistributedLoadOptions {
@@ -15,6 +22,17 @@ export interface DistributedLoadOptions {
 
 /** Saving and loading of states from all ranks. */
 export interface DistributedCheckpoint {
+  /**
+   * With `async`, resolves as soon as this rank has copied what it writes to host memory; the state
+   * may change from then on. The next save waits until this one is complete.
+   *
+   * @throws CheckpointError also if the save before failed and its `wait` was not called
+   */
+  save(
+    folder: string,
+    state: CheckpointState,
+    options: DistributedSaveOptions & { async: true },
+  ): Promise<PendingSave>;
   /**
    * Saves a state from all ranks, which call it together; without a process group, from this one.
    * Each rank writes its own shards to one safetensors file of the folder, what several ranks hold is
@@ -28,7 +46,7 @@ export interface DistributedCheckpoint {
    * @example
    * await distributedCheckpoint.save('run', { model, optimizer, rng: distributedCheckpoint.rng, step });
    */
-  save(folder: string, state: CheckpointState): Promise<void>;
+  save(folder: string, state: CheckpointState, options?: DistributedSaveOptions): Promise<void>;
   /**
    * Loads a checkpoint into a state, which the ranks of any number and mesh call together. Tensors
    * are filled in place, plain values are set in the objects of the state, and other objects get
@@ -47,14 +65,39 @@ export interface DistributedCheckpoint {
   readonly rng: Stateful;
 }
 
+async function save(
+  folder: string,
+  state: CheckpointState,
+  options: DistributedSaveOptions & { async: true },
+): Promise<PendingSave>;
+async function save(
+  folder: string,
+  state: CheckpointState,
+  options?: DistributedSaveOptions,
+): Promise<void>;
+async function save(
+  folder: string,
+  state: CheckpointState,
+  options: DistributedSaveOptions = {},
+): Promise<PendingSave | void> {
+  const op = 'distributedCheckpoint.save';
+  checkFolder(op, folder);
+  const { async: copies = false } = optionsOf(op, options, 'async');
+  checkFlag(op, 'async', copies);
+  const ranks = new Ranks();
+  const earlier = await earlierSave(ranks);
+  const prepared = await prepareSave(ranks, folder, state, { copies, earlier });
+  if (!copies) return writeSave(ranks, prepared);
+  const writing = writeSave(ranks, prepared).finally(() => {
+    // Views that are not collected yet would keep the memory.
+    for (const copy of Object.values(prepared.own)) copy.untypedStorage().resize_(0);
+  });
+  return inBackground(ranks, writing);
+}
+
 /** Saves and loads the state of all ranks, for any number of them: see {@link DistributedCheckpoint}. */
 export const distributedCheckpoint: DistributedCheckpoint = Object.freeze({
-  async save(folder: string, state: CheckpointState): Promise<void> {
-    const op = 'distributedCheckpoint.save';
-    checkFolder(op, folder);
-    const ranks = new Ranks();
-    await writeSave(ranks, await prepareSave(ranks, folder, state, false));
-  },
+  save,
 
   async load(
     folder: string,

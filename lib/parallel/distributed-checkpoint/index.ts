@@ -2,7 +2,9 @@
 export {
   type DistributedCheckpoint,
   type DistributedLoadOptions,
+  type DistributedSaveOptions,
   distributedCheckpoint,
 } from './distributed-checkpoint.js';
 export type { LoadedCheckpoint } from './load.js';
+export type { PendingSave } from './pending-saves.js';
 export type { CheckpointState, CheckpointValue, Stateful } from './state-entries.js';

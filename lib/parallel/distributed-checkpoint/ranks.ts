@@ -1,6 +1,7 @@
 /** The ranks that save or load together: they exchange plain values, and fail for one cause. */
 import {
   allGatherObject,
+  barrier,
   broadcastObjectList,
   getBackend,
   getRank,
@@ -18,6 +19,8 @@ interface Outcome<T> {
   readonly failure?: string;
   readonly details?: Record<string, unknown>;
 }
+
+const ALONE = {};
 
 /** A group for checkpoints alone: calls in the background must not mix with those of training. */
 const groups = new WeakMap<ProcessGroup, ProcessGroup>();
@@ -51,6 +54,16 @@ export class Ranks {
     return list;
   }
 
+  /** Resolves when all ranks have come this far. Computation of this rank goes on meanwhile. */
+  async arrive(): Promise<void> {
+    if (this.group !== null) await barrier({ group: this.group });
+  }
+
+  /** What stands for this rank and its world. */
+  get key(): object {
+    return this.group ?? ALONE;
+  }
+
   /**
    * Runs `work` on this rank and gathers its results. @throws CheckpointError on all ranks if it
    * fails on one, with the cause of the first that failed
@@ -64,6 +77,7 @@ export class Ranks {
       own = error;
       outcome = outcomeOf(error);
     }
+    await this.arrive(); // results are tensors, which computation would wait for
     const all = await this.gather(outcome);
     const failed = all.findIndex(({ failure }) => failure !== undefined);
     if (failed < 0) return all.map(({ value }) => value as T);

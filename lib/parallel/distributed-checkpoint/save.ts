@@ -59,15 +59,21 @@ export function checkFolder(op: string, folder: unknown): asserts folder is stri
     throw unexpected(op, 'folder', 'the name of a folder', folder);
 }
 
-/** Decides who writes what. With `copies`, the state may change while it is written. */
+/**
+ * Decides who writes what. With `copies`, the state may change while it is written. @throws
+ * CheckpointError on all ranks, also if `earlier` is an error on one of them
+ */
 export async function prepareSave(
   ranks: Ranks,
   folder: string,
   state: CheckpointState,
-  copies: boolean,
+  { copies, earlier }: { copies: boolean; earlier: Error | null },
 ): Promise<PreparedSave> {
   const regions = new Map<string, HeldRegion>();
-  const announcements = await ranks.agree(OP, async () => announce(ranks, folder, state, regions));
+  const announcements = await ranks.agree(OP, async () => {
+    if (earlier !== null) throw earlier;
+    return announce(ranks, folder, state, regions);
+  });
   const [{ generation }] = announcements as [Announcement];
   const chunks = planChunks(
     OP,
