@@ -87,6 +87,8 @@ export class RankProcesses {
   private readonly timers = new Set<NodeJS.Timeout>();
   private signal: NodeJS.Signals | null = null;
   private stopping = false;
+  /** Whether a rank has said that it saves a checkpoint when it gets a signal. */
+  private savesOnSignals = false;
   private over = false;
   private readonly listeners = new Map<NodeJS.Signals, () => void>();
   private readonly killAll = (): void => this.kill('SIGKILL');
@@ -173,6 +175,7 @@ export class RankProcesses {
       (typeof text === 'string' || text === null)
     )
       rank.threw ??= { at, message: text };
+    if (shardwise === 'saves on signals') this.savesOnSignals = true;
     const reply = (answer: object): void => {
       if (rank.child.connected) rank.child.send(answer);
     };
@@ -225,9 +228,12 @@ export class RankProcesses {
 
   private listen(signal: NodeJS.Signals): void {
     const listener = (): void => {
+      const isSecond = this.signal !== null;
       this.signal = signal;
       this.kill(signal);
-      this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
+      // Ranks that save first take the time that they need; a second signal ends them.
+      if (!this.savesOnSignals || isSecond)
+        this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
     };
     this.listeners.set(signal, listener);
     process.on(signal, listener);

@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { CheckpointError, type DTypeName, dtypeByName } from '../../index.js';
+import type { ReportFiles } from './ranks.js';
 
 export const INDEX_NAME = 'checkpoint.index.json';
 const FORMAT = 'shardwise checkpoint';
@@ -74,9 +75,20 @@ export function shardFileName(generation: number, rank: number): string {
   return `generation-${generation}-rank-${rank}.safetensors`;
 }
 
-/** Whether a file of a folder is one of those, or a temporary file of one. */
-export function isShardFile(name: string): boolean {
-  return /^generation-\d+-rank-\d+\.safetensors(\..*\.partial)?$/.test(name);
+/** The files by which ranks report while they save in the background; `token` is new in each save. */
+export function reportFilesOf(folder: string, generation: number, token: string): ReportFiles {
+  const fileOf = (who: string): string =>
+    path.join(folder, `generation-${generation}-${who}.${token}.json`);
+  return { ofRank: (rank) => fileOf(`rank-${rank}`), verdict: fileOf('done') };
+}
+
+const shardFile = /^generation-\d+-rank-\d+\.safetensors$/;
+const anyFile =
+  /^generation-\d+-(rank-\d+\.safetensors|(rank-\d+|done)\.[0-9a-f]+\.json)(\..*\.partial)?$/;
+
+/** Whether a file of a folder belongs to a generation, or is a temporary file of one that does. */
+export function isOfGeneration(name: string): boolean {
+  return anyFile.test(name);
 }
 
 /** @throws CheckpointError unless the text is an index whose chunks are whole tensors */
@@ -126,7 +138,7 @@ function problemOf(tensor: SavedTensor): string | null {
       return 'expected the offsets and sizes of each chunk';
     if (typeof chunk.name !== 'string' || typeof chunk.file !== 'string')
       return 'expected the file and name of each chunk';
-    if (!isShardFile(chunk.file)) return `"${chunk.file}" is not the name of a shard file`;
+    if (!shardFile.test(chunk.file)) return `"${chunk.file}" is not the name of a shard file`;
     if (!isSize(chunk.checksum)) return 'expected the checksum of each chunk';
     const { offsets, sizes } = chunk;
     const fits =

@@ -1,7 +1,7 @@
 /** `distributedCheckpoint`: saves and loads the state of all ranks, for any number of them. */
 import { checkFlag, optionsOf } from '../../core/options.js';
 import { type LoadedCheckpoint, loadAll } from './load.js';
-import { earlierSave, inBackground, type PendingSave } from './pending-saves.js';
+import { afterEarlierSave, earlierSave, inBackground, type PendingSave } from './pending-saves.js';
 import { Ranks } from './ranks.js';
 import { checkFolder, prepareSave, writeSave } from './save.js';
 import { type CheckpointState, rng, type Stateful } from './state-entries.js';
@@ -87,8 +87,8 @@ async function save(
   const ranks = new Ranks();
   const earlier = await earlierSave(ranks);
   const prepared = await prepareSave(ranks, folder, state, { copies, earlier });
-  if (!copies) return writeSave(ranks, prepared);
-  const writing = writeSave(ranks, prepared).finally(() => {
+  if (!copies) return writeSave(ranks, prepared, false);
+  const writing = writeSave(ranks, prepared, true).finally(() => {
     // Views that are not collected yet would keep the memory.
     for (const copy of Object.values(prepared.own)) copy.untypedStorage().resize_(0);
   });
@@ -109,7 +109,9 @@ export const distributedCheckpoint: DistributedCheckpoint = Object.freeze({
     const { strict = true, verify = true } = optionsOf(op, options, 'strict verify');
     checkFlag(op, 'strict', strict);
     checkFlag(op, 'verify', verify);
-    return loadAll(new Ranks(), folder, state, { strict, verify });
+    const ranks = new Ranks();
+    await afterEarlierSave(ranks);
+    return loadAll(ranks, folder, state, { strict, verify });
   },
 
   rng,

@@ -1,4 +1,5 @@
 /** The public API of distributed checkpoints. */
+export { Checkpointer, type CheckpointerOptions } from './checkpointer.js';
 export {
   type DistributedCheckpoint,
   type DistributedLoadOptions,

@@ -27,9 +27,14 @@ export class PendingSave {
     await this.done;
   }
 
+  /** Waits until it is over, whether it has failed or not. @internal */
+  async over(): Promise<void> {
+    await this.done.catch(() => {});
+  }
+
   /** Waits, and returns a failure that nobody has seen. @internal */
   async settled(): Promise<Error | null> {
-    await this.done.catch(() => {});
+    await this.over();
     if (this.failure === null || this.isReported) return null;
     this.isReported = true;
     return new CheckpointError(
@@ -46,6 +51,11 @@ const last = new WeakMap<object, PendingSave>();
 /** Waits for the save before; returns its failure if nobody has seen it. */
 export async function earlierSave(ranks: Ranks): Promise<Error | null> {
   return (await last.get(ranks.key)?.settled()) ?? null;
+}
+
+/** Waits until the save before is over. */
+export async function afterEarlierSave(ranks: Ranks): Promise<void> {
+  await last.get(ranks.key)?.over();
 }
 
 /** Makes a save the one that the next waits for. */

@@ -1,6 +1,9 @@
 /** The ranks that save or load together: they exchange plain values, and fail for one cause. */
+import { readFile, rm } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   allGatherObject,
+  allReduce,
   barrier,
   broadcastObjectList,
   getBackend,
@@ -11,7 +14,7 @@ import {
   type ProcessGroup,
   worldGroup,
 } from '../../distributed/index.js';
-import { CheckpointError, ShardwiseError } from '../../index.js';
+import { CheckpointError, int32, keep, ShardwiseError, saveText, tensor } from '../../index.js';
 
 /** What one rank sends to the others: a value, or why it has none. */
 interface Outcome<T> {
@@ -22,8 +25,41 @@ interface Outcome<T> {
 
 const ALONE = {};
 
-/** A group for checkpoints alone: calls in the background must not mix with those of training. */
-const groups = new WeakMap<ProcessGroup, ProcessGroup>();
+/** The files by which ranks report to each other; no other save has had them. */
+export interface ReportFiles {
+  readonly ofRank: (rank: number) => string;
+  /** Whether the save is complete, by rank 0. */
+  readonly verdict: string;
+}
+
+const POLL_MS = 20;
+/** A rank that has ended without a report is found by training; this ends the wait in any case. */
+const LONGEST_WAIT_MS = 1_800_000;
+
+/** Waits for a file and parses it. @throws CheckpointError if it does not come */
+async function readReport<T>(op: string, file: string, rank: number): Promise<T> {
+  const start = performance.now();
+  for (let pause = POLL_MS; ; pause = Math.min(2 * pause, 10 * POLL_MS)) {
+    try {
+      return JSON.parse(await readFile(file, 'utf8')) as T;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+    const waited = performance.now() - start;
+    if (waited > LONGEST_WAIT_MS)
+      throw new CheckpointError(
+        `${op}: rank ${rank} has not reported within ${LONGEST_WAIT_MS} ms, by ${file}`,
+        { op, rank, file },
+      );
+    await sleep(pause);
+  }
+}
+
+/** Groups by world: calls in the background must not mix with those of training. */
+const groups = new WeakMap<ProcessGroup, Map<Purpose, ProcessGroup>>();
+
+/** Calls for different purposes may come in different orders on the ranks, so each has a group. */
+type Purpose = 'checkpoints' | 'signals';
 
 /** The ranks of a save or load; one rank without a process group. */
 export class Ranks {
@@ -32,7 +68,7 @@ export class Ranks {
   private readonly group: ProcessGroup | null;
 
   /** All ranks of the world call it in the same order. */
-  constructor() {
+  constructor(purpose: Purpose = 'checkpoints') {
     const isAlone = !isInitialized();
     this.rank = isAlone ? 0 : getRank();
     this.size = isAlone ? 1 : getWorldSize();
@@ -41,9 +77,10 @@ export class Ranks {
       return;
     }
     const world = worldGroup();
-    let own = groups.get(world);
-    if (own === undefined) groups.set(world, (own = newGroup()));
-    this.group = own;
+    const own = groups.get(world) ?? new Map<Purpose, ProcessGroup>();
+    groups.set(world, own);
+    this.group = own.get(purpose) ?? newGroup();
+    own.set(purpose, this.group);
   }
 
   /** The values of all ranks, in their order. */
@@ -59,6 +96,19 @@ export class Ranks {
     if (this.group !== null) await barrier({ group: this.group });
   }
 
+  /** Starts to find the maximum of a number of each rank; the function that it returns waits for it. */
+  startMaximum(value: number): () => Promise<number> {
+    if (this.group === null) return async () => value;
+    const maximum = keep(tensor([value], { dtype: int32, device: this.device() }));
+    const work = allReduce(maximum, { op: 'max', group: this.group, asyncOp: true });
+    return async () => {
+      await work.wait();
+      const [found] = await maximum.read<Int32Array>();
+      maximum.dispose();
+      return found as number;
+    };
+  }
+
   /** What stands for this rank and its world. */
   get key(): object {
     return this.group ?? ALONE;
@@ -69,16 +119,61 @@ export class Ranks {
    * fails on one, with the cause of the first that failed
    */
   async agree<T>(op: string, work: () => T | Promise<T>): Promise<T[]> {
-    let own: unknown = null;
-    let outcome: Outcome<T>;
-    try {
-      outcome = { value: await work() };
-    } catch (error) {
-      own = error;
-      outcome = outcomeOf(error);
+    const { own, outcome } = await attempt(work);
+    return this.resultsOf(op, await this.gather(outcome), own);
+  }
+
+  /**
+   * Runs `write` on all ranks, then `finish` with their results on rank 0. @throws CheckpointError on
+   * all ranks if one of them fails
+   */
+  async commit<T>(
+    op: string,
+    write: () => Promise<T>,
+    finish: (results: readonly T[]) => Promise<void>,
+  ): Promise<void> {
+    const results = await this.agree(op, write);
+    await this.agree(op, async () => {
+      if (this.rank === 0) await finish(results);
+    });
+  }
+
+  /**
+   * As {@link commit}, while the program goes on. Ranks report by files of a folder that all of them
+   * see: collectives of CPUs run in the order of computation, and the ranks come here at different
+   * places of it, so they would wait for each other.
+   */
+  async commitByFiles<T>(
+    op: string,
+    files: ReportFiles,
+    write: () => Promise<T>,
+    finish: (results: readonly T[]) => Promise<void>,
+  ): Promise<void> {
+    const { own, outcome } = await attempt(write);
+    if (this.rank !== 0) {
+      await saveText(files.ofRank(this.rank), JSON.stringify(outcome));
+      const verdict = await readReport<{ rank: number } & Outcome<null>>(op, files.verdict, 0);
+      if (verdict.failure !== undefined) throw this.failure(op, verdict.rank, verdict, own);
+      return;
     }
-    await this.arrive(); // results are tensors, which computation would wait for
-    const all = await this.gather(outcome);
+    const others = await Promise.all(
+      Array.from({ length: this.size - 1 }, (_, i) =>
+        readReport<Outcome<T>>(op, files.ofRank(i + 1), i + 1).catch(outcomeOf),
+      ),
+    );
+    const all = [outcome, ...others];
+    const failed = all.findIndex(({ failure }) => failure !== undefined);
+    const done =
+      failed < 0
+        ? await attempt(() => finish(all.map(({ value }) => value as T)))
+        : { own, outcome: all[failed] as Outcome<T> };
+    const verdict = { ...done.outcome, value: null, rank: Math.max(0, failed) };
+    await saveText(files.verdict, JSON.stringify(verdict));
+    for (let rank = 1; rank < this.size; rank++) await rm(files.ofRank(rank), { force: true });
+    if (verdict.failure !== undefined) throw this.failure(op, verdict.rank, verdict, done.own);
+  }
+
+  private resultsOf<T>(op: string, all: readonly Outcome<T>[], own: unknown): T[] {
     const failed = all.findIndex(({ failure }) => failure !== undefined);
     if (failed < 0) return all.map(({ value }) => value as T);
     throw this.failure(op, failed, all[failed] as Outcome<T>, own);
@@ -87,16 +182,9 @@ export class Ranks {
   /** The result of `work`, which runs on rank 0, on all ranks. @throws CheckpointError, too */
   async fromFirst<T>(op: string, work: () => Promise<T>): Promise<T> {
     if (this.group === null) return work();
-    let own: unknown = null;
-    const list: Outcome<T>[] = [{}];
-    if (this.rank === 0) {
-      try {
-        list[0] = { value: await work() };
-      } catch (error) {
-        own = error;
-        list[0] = outcomeOf(error);
-      }
-    }
+    const { own, outcome: first } =
+      this.rank === 0 ? await attempt(work) : { own: null, outcome: {} as Outcome<T> };
+    const list = [first];
     await broadcastObjectList(list, 0, { group: this.group, device: this.device() });
     const [outcome] = list as [Outcome<T>];
     if (outcome.failure === undefined) return outcome.value as T;
@@ -117,6 +205,17 @@ export class Ranks {
   /** Groups of GPUs alone send plain values from there. */
   private device(): 'cpu' | 'cuda' {
     return getBackend(this.group as ProcessGroup) === 'nccl' ? 'cuda' : 'cpu';
+  }
+}
+
+/** Runs `work`, and makes its error a value. */
+async function attempt<T>(
+  work: () => T | Promise<T>,
+): Promise<{ readonly own: unknown; readonly outcome: Outcome<T> }> {
+  try {
+    return { own: null, outcome: { value: await work() } };
+  } catch (error) {
+    return { own: error, outcome: outcomeOf(error) };
   }
 }
 

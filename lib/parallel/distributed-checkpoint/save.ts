@@ -2,6 +2,7 @@
  * Saves a state from all ranks. Each writes its own shards under the name of a new generation; then
  * one rank writes the index, and the old generation goes.
  */
+import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { unexpected } from '../../core/options.js';
@@ -10,6 +11,7 @@ import {
   type DTypeName,
   keep,
   noGrad,
+  type SavedFile,
   saveSafetensors,
   saveText,
   type Tensor,
@@ -19,9 +21,10 @@ import {
   type Chunk,
   formatIndex,
   INDEX_NAME,
-  isShardFile,
+  isOfGeneration,
   parseIndex,
   readIndex,
+  reportFilesOf,
   type SavedTensor,
   type SavedValue,
   shardFileName,
@@ -35,19 +38,21 @@ import { type CheckpointState, StateEntries } from './state-entries.js';
 const OP = 'distributedCheckpoint.save';
 
 /** What a rank sends to the others before it writes. */
-interface Announcement {
+interface Contribution {
   readonly parts: readonly HeldPart[];
   readonly aliases: readonly (readonly [path: string, first: string])[];
   /** JSON of each value; those of random numbers are marked. */
   readonly values: readonly (readonly [path: string, json: string])[];
   readonly generation: number;
+  /** A word that no other save has; that of rank 0 counts. */
+  readonly token: string;
 }
 
 /** A save that is decided: all that is left to do is to write. */
 export interface PreparedSave {
   readonly folder: string;
   readonly generation: number;
-  readonly announcements: readonly Announcement[];
+  readonly contributions: readonly Contribution[];
   readonly chunks: readonly PlannedChunk[];
   /** What this rank writes, by name in its file. */
   readonly own: Record<string, Tensor>;
@@ -70,29 +75,29 @@ export async function prepareSave(
   { copies, earlier }: { copies: boolean; earlier: Error | null },
 ): Promise<PreparedSave> {
   const regions = new Map<string, HeldRegion>();
-  const announcements = await ranks.agree(OP, async () => {
+  const contributions = await ranks.agree(OP, async () => {
     if (earlier !== null) throw earlier;
-    return announce(ranks, folder, state, regions);
+    return contribute(ranks, folder, state, regions);
   });
-  const [{ generation }] = announcements as [Announcement];
+  const [{ generation }] = contributions as [Contribution];
   const chunks = planChunks(
     OP,
-    announcements.map(({ parts }) => parts),
+    contributions.map(({ parts }) => parts),
   );
   const own = Object.fromEntries(
     chunks
       .filter(({ rank }) => rank === ranks.rank)
       .map((chunk) => [chunk.name, memoryOf(chunk, regions.get(chunk.path) as HeldRegion, copies)]),
   );
-  return { folder, generation, announcements, chunks, own };
+  return { folder, generation, contributions, chunks, own };
 }
 
-async function announce(
+async function contribute(
   ranks: Ranks,
   folder: string,
   state: CheckpointState,
   regions: Map<string, HeldRegion>,
-): Promise<Announcement> {
+): Promise<Contribution> {
   const entries = new StateEntries(OP, state);
   const parts: HeldPart[] = [];
   for (const [name, tensor] of entries.tensors) {
@@ -114,6 +119,7 @@ async function announce(
     aliases: [...entries.aliases],
     values,
     generation: await nextGeneration(ranks, folder),
+    token: randomBytes(8).toString('hex'),
   };
 }
 
@@ -147,22 +153,32 @@ function memoryOf(chunk: PlannedChunk, region: HeldRegion, copies: boolean): Ten
   });
 }
 
-/** Writes what was prepared. @throws CheckpointError on all ranks if one of them cannot */
-export async function writeSave(ranks: Ranks, prepared: PreparedSave): Promise<void> {
+/**
+ * Writes what was prepared, also while the program goes on. @throws CheckpointError on all ranks if
+ * one of them cannot
+ */
+export async function writeSave(
+  ranks: Ranks,
+  prepared: PreparedSave,
+  isBackground: boolean,
+): Promise<void> {
   const { folder, generation, own } = prepared;
   const file = path.join(folder, shardFileName(generation, ranks.rank));
   const isEmpty = Object.keys(own).length === 0;
+  const write = async (): Promise<SavedFile['checksums']> =>
+    isEmpty ? {} : (await saveSafetensors(file, own)).checksums;
+  // All files are complete and on the disk: the index makes them the checkpoint.
+  const finish = async (checksums: readonly SavedFile['checksums'][]): Promise<void> => {
+    const text = formatIndex(indexOf(prepared, ranks.size, checksums));
+    parseIndex(`${folder}/${INDEX_NAME}`, text);
+    await saveText(path.join(folder, INDEX_NAME), text);
+  };
   try {
-    const checksums = await ranks.agree(OP, async () =>
-      isEmpty ? {} : (await saveSafetensors(file, own)).checksums,
-    );
-    // All files are complete and on the disk: the index makes them the checkpoint.
-    await ranks.agree(OP, async () => {
-      if (ranks.rank !== 0) return;
-      const text = formatIndex(indexOf(prepared, ranks.size, checksums));
-      parseIndex(`${folder}/${INDEX_NAME}`, text);
-      await saveText(path.join(folder, INDEX_NAME), text);
-    });
+    if (isBackground && ranks.size > 1) {
+      const [{ token }] = prepared.contributions as [Contribution];
+      const reports = reportFilesOf(folder, generation, token);
+      await ranks.commitByFiles(OP, reports, write, finish);
+    } else await ranks.commit(OP, write, finish);
   } catch (error) {
     if (!isEmpty) await removeUnused(folder, file);
     throw error;
@@ -184,17 +200,17 @@ async function removeUnused(folder: string, file: string): Promise<void> {
 async function removeOld(folder: string, generation: number): Promise<void> {
   const current = `generation-${generation}-`;
   for (const name of await readdir(folder).catch(() => [] as string[]))
-    if (isShardFile(name) && !name.startsWith(current))
+    if (isOfGeneration(name) && !name.startsWith(current))
       await rm(path.join(folder, name), { force: true }).catch(() => {});
 }
 
 function indexOf(
-  { generation, chunks, announcements }: PreparedSave,
+  { generation, chunks, contributions }: PreparedSave,
   worldSize: number,
   checksums: readonly Readonly<Record<string, number>>[],
 ): Pick<CheckpointIndex, 'generation' | 'worldSize' | 'tensors' | 'values'> {
   const tensors: Record<string, SavedTensor & { chunks: Chunk[] }> = {};
-  for (const { parts } of announcements)
+  for (const { parts } of contributions)
     for (const { path: name, dtype, shape } of parts)
       tensors[name] ??= { dtype, shape, chunks: [] };
   for (const { path: name, rank, name: inFile, offsets, sizes } of chunks)
@@ -205,20 +221,20 @@ function indexOf(
       sizes,
       checksum: checksums[rank]?.[inFile] as number,
     });
-  for (const { aliases } of announcements)
+  for (const { aliases } of contributions)
     for (const [name, first] of aliases) {
       const tensor = tensors[first];
       if (tensor !== undefined) tensors[name] ??= tensor;
     }
-  return { generation, worldSize, tensors, values: valuesOf(announcements) };
+  return { generation, worldSize, tensors, values: valuesOf(contributions) };
 }
 
 /** Values that all ranks have alike are stored once. */
-function valuesOf(announcements: readonly Announcement[]): Record<string, SavedValue> {
+function valuesOf(contributions: readonly Contribution[]): Record<string, SavedValue> {
   const byPath = new Map<string, (string | null)[]>();
-  announcements.forEach(({ values }, rank) => {
+  contributions.forEach(({ values }, rank) => {
     for (const [name, json] of values) {
-      const list = byPath.get(name) ?? announcements.map(() => null);
+      const list = byPath.get(name) ?? contributions.map(() => null);
       list[rank] = json;
       byPath.set(name, list);
     }

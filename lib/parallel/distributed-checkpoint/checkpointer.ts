@@ -1,0 +1,166 @@
+/** `Checkpointer`: saves a run every so many steps and when it is told to stop, and resumes it. */
+import { checkFlag, checkNumber, optionsOf } from '../../core/options.js';
+import { CheckpointError } from '../../index.js';
+import { distributedCheckpoint } from './distributed-checkpoint.js';
+import type { PendingSave } from './pending-saves.js';
+import { Ranks } from './ranks.js';
+import { checkFolder } from './save.js';
+import {
+  commandLine,
+  endBy,
+  type StopSignal,
+  signalNumber,
+  signalOf,
+  watchSignals,
+} from './signals.js';
+import type { CheckpointState } from './state-entries.js';
+import { completeSteps, removeOldSteps, stepFolder } from './step-folders.js';
+
+const OP = 'Checkpointer';
+
+/** Options of {@link Checkpointer}. */
+export interface CheckpointerOptions {
+  /** Where the checkpoints are: a folder `step-<n>` for each. */
+  folder: string;
+  /** Saves at each step that is a multiple of this number. */
+  every: number;
+  /** How many checkpoints stay. 1 by default; while one is written, there is one more. */
+  keep?: number;
+  /** Whether training goes on while files are written. True by default. */
+  async?: boolean;
+  /** Whether SIGINT and SIGTERM save and end the program. True by default. */
+  signals?: boolean;
+}
+
+/**
+ * Saves a run every `every` steps, keeps the last `keep` checkpoints, and resumes from the last one.
+ * On SIGINT or SIGTERM, which may reach the ranks at different times, all ranks save at the same step
+ * and end; the command that goes on is printed. A second signal ends at once.
+ *
+ * @throws ArgumentError for bad options
+ * @example
+ * await using checkpointer = new Checkpointer({ folder: 'run', every: 500, keep: 2 });
+ * const first = (await checkpointer.resume(state)) ?? 0;
+ * for (let step = first + 1; step <= 10_000; step++) {
+ *   train(step);
+ *   await checkpointer.step(step, state);
+ * }
+ */
+export class Checkpointer {
+  /** Where the checkpoints are. */
+  readonly folder: string;
+  private readonly every: number;
+  private readonly keep: number;
+  private readonly isAsync: boolean;
+  private readonly ranks = new Ranks('signals');
+  private readonly unwatch: () => void;
+  private pending: PendingSave | null = null;
+  /** The signals of all ranks at the step before. */
+  private signals: (() => Promise<number>) | null = null;
+
+  constructor(options: CheckpointerOptions) {
+    const given = optionsOf(OP, options, 'folder every keep async signals');
+    const { folder, every, keep = 1, async: isAsync = true, signals = true } = given;
+    checkFolder(OP, folder);
+    checkNumber(OP, 'every', every, { from: 1, whole: true });
+    checkNumber(OP, 'keep', keep, { from: 1, whole: true });
+    checkFlag(OP, 'async', isAsync);
+    checkFlag(OP, 'signals', signals);
+    this.folder = folder;
+    this.every = every;
+    this.keep = keep;
+    this.isAsync = isAsync;
+    this.unwatch = signals ? watchSignals((signal) => this.reportSignal(signal)) : () => {};
+  }
+
+  /**
+   * Call it on all ranks at the end of each step. Saves if the step is a multiple of `every`, or if a
+   * rank has a signal to stop: then it also ends the process.
+   *
+   * @param step - a whole number from 0
+   * @throws CheckpointError if a rank cannot write, also in the save before; ArgumentError
+   */
+  async step(step: number, state: CheckpointState): Promise<void> {
+    checkNumber(`${OP}.step`, 'step', step, { from: 0, whole: true });
+    const signal = await this.agreedSignal();
+    if (signal === null && step % this.every !== 0) return;
+    await this.finish();
+    const folder = stepFolder(this.folder, step);
+    if (signal === null && this.isAsync) {
+      this.pending = await distributedCheckpoint.save(folder, state, { async: true });
+      return;
+    }
+    await distributedCheckpoint.save(folder, state);
+    await this.removeOld();
+    if (signal !== null) await this.end(signal, folder);
+  }
+
+  /**
+   * Loads the last checkpoint into the state; one that is damaged is reported, and the one before is
+   * loaded. Resolves to its step, or null without a checkpoint.
+   *
+   * @throws CheckpointError if no checkpoint can be read, or it does not fit the state
+   */
+  async resume(state: CheckpointState): Promise<number | null> {
+    const op = `${OP}.resume`;
+    const steps = await this.ranks.fromFirst(op, () => completeSteps(this.folder));
+    let first: unknown = null;
+    for (const step of steps) {
+      try {
+        await distributedCheckpoint.load(stepFolder(this.folder, step), state);
+        return step;
+      } catch (error) {
+        if (!(error instanceof CheckpointError) || 'missing' in error.details) throw error;
+        first ??= error;
+        if (this.ranks.rank === 0)
+          console.warn(
+            `${op}: step ${step} cannot be loaded, trying the one before: ${error.message}`,
+          );
+      }
+    }
+    if (first !== null) throw first;
+    return null;
+  }
+
+  /** Waits for the save in the background, and stops watching signals. @throws CheckpointError */
+  async close(): Promise<void> {
+    this.unwatch();
+    await this.finish();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** The signal that a rank had at the step before: so all ranks stop at the same step. */
+  private async agreedSignal(): Promise<StopSignal | null> {
+    const before = this.signals;
+    this.signals = this.ranks.startMaximum(signalNumber());
+    return before === null ? null : signalOf(await before());
+  }
+
+  private async finish(): Promise<void> {
+    const { pending } = this;
+    if (pending === null) return;
+    this.pending = null;
+    await pending.wait();
+    await this.removeOld();
+  }
+
+  private async removeOld(): Promise<void> {
+    if (this.ranks.rank === 0) await removeOldSteps(this.folder, this.keep).catch(() => {});
+  }
+
+  private reportSignal(signal: StopSignal): void {
+    if (this.ranks.rank !== 0) return;
+    console.error(`${signal}: saving at the end of the next step; a second ${signal} ends at once`);
+  }
+
+  private async end(signal: StopSignal, folder: string): Promise<void> {
+    if (this.ranks.rank === 0)
+      console.error(`${signal}: saved ${folder}. To go on: ${commandLine()}`);
+    await this.ranks.arrive();
+    endBy(signal);
+    await new Promise(() => {}); // the signal ends the process
+  }
+}

@@ -1,0 +1,169 @@
+/** A run that is saved every few steps, and stopped by a signal, goes on where it was. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Checkpointer, distributedCheckpoint, launch } from '../../../lib/distributed.js';
+import { ArgumentError, full, zeros } from '../../../lib/index.js';
+import { programArguments } from '../../run-program.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(path.join(tmpdir(), 'shardwise-checkpointer-'));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const steps = (): string[] =>
+  readdirSync(folder).sort((a, b) => Number(a.slice(5)) - Number(b.slice(5)));
+
+describe('a Checkpointer', () => {
+  for (const isAsync of [true, false])
+    it(`saves every few steps, keeps the last, and resumes (async: ${isAsync})`, async () => {
+      const options = { folder, every: 3, keep: 2, async: isAsync, signals: false };
+      await launch(2, async () => {
+        const state = { t: zeros([4]), position: 0 };
+        await using checkpointer = new Checkpointer(options);
+        assert.equal(await checkpointer.resume(state), null);
+        for (let step = 1; step <= 11; step++) {
+          state.t.add_(1);
+          state.position = 10 * step;
+          await checkpointer.step(step, state);
+        }
+      });
+      assert.deepEqual(steps(), ['step-6', 'step-9']);
+      await launch(3, async () => {
+        const state = { t: zeros([4]), position: 0 };
+        const checkpointer = new Checkpointer(options);
+        assert.equal(await checkpointer.resume(state), 9);
+        assert.equal(state.position, 90);
+        assert.deepEqual([...(await state.t.read())], [9, 9, 9, 9]);
+        await checkpointer.close();
+      });
+    });
+
+  it('resumes from the checkpoint before if the last is damaged or incomplete, and says so', async () => {
+    const checkpointer = new Checkpointer({
+      folder,
+      every: 1,
+      keep: 3,
+      async: false,
+      signals: false,
+    });
+    for (let step = 1; step <= 3; step++) await checkpointer.step(step, { t: full([100], step) });
+    truncateSync(path.join(folder, 'step-3', 'generation-1-rank-0.safetensors'), 100);
+    mkdirSync(path.join(folder, 'step-4'));
+    const { warn } = console;
+    const warnings: string[] = [];
+    console.warn = (text: string) => warnings.push(text);
+    const state = { t: zeros([100]) };
+    const step = await checkpointer.resume(state).finally(() => {
+      console.warn = warn;
+    });
+    assert.equal(step, 2);
+    assert.equal(state.t.sum().item(), 200);
+    assert.match(warnings[0] as string, /step 3 cannot be loaded, trying the one before/);
+    await assert.rejects(
+      checkpointer.resume({ other: zeros([1]) }),
+      /the checkpoint lacks "other"/,
+    );
+    writeFileSync(path.join(folder, 'step-2', 'checkpoint.index.json'), '');
+    rmSync(path.join(folder, 'step-1'), { recursive: true });
+    console.warn = () => {};
+    await assert.rejects(checkpointer.resume(state), /step-3/).finally(() => {
+      console.warn = warn;
+    });
+  });
+
+  it('removes what a crash left, but nothing else', async () => {
+    mkdirSync(path.join(folder, 'step-2'));
+    mkdirSync(path.join(folder, 'mine'));
+    await distributedCheckpoint.save(path.join(folder, 'step-3'), { a: 1 });
+    const checkpointer = new Checkpointer({ folder, every: 1, async: false, signals: false });
+    await checkpointer.step(5, { a: 2 });
+    assert.deepEqual(readdirSync(folder).sort(), ['mine', 'step-5']);
+  });
+
+  it('refuses bad options and steps', async () => {
+    const make = (options: object) => () => new Checkpointer({ folder, every: 1, ...options });
+    for (const bad of [{ every: 0 }, { keep: 0 }, { folder: '' }, { async: 1 }, { each: 3 }])
+      assert.throws(make(bad), ArgumentError);
+    const checkpointer = make({ signals: false })();
+    await assert.rejects(checkpointer.step(-1, {}), ArgumentError);
+  });
+});
+
+/** A run, what it prints, and how it ended. */
+function startRun(...args: string[]) {
+  const name = 'parallel/distributed-checkpoint/stoppable-run';
+  const program: ChildProcess = spawn(
+    process.execPath,
+    [...programArguments(name), folder, ...args],
+    { stdio: ['ignore', 'pipe', 'pipe'] },
+  );
+  let text = '';
+  for (const stream of [program.stdout, program.stderr])
+    stream?.on('data', (data: Buffer) => {
+      text += data;
+    });
+  const ended = new Promise<{ code: number | null; signal: string | null }>((resolve) => {
+    program.once('close', (code, signal) => resolve({ code, signal }));
+  });
+  const until = async (pattern: RegExp): Promise<RegExpMatchArray> => {
+    for (;;) {
+      const match = text.match(pattern);
+      if (match !== null) return match;
+      assert.equal(program.exitCode, null, text);
+      await sleep(10);
+    }
+  };
+  return { program, ended, until, output: () => text };
+}
+
+describe('a run that gets a signal', () => {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    it(`saves on ${signal} at one step of all ranks, prints how to go on, and goes on`, async function () {
+      this.timeout(60_000);
+      const run = startRun('1000', '100000');
+      await run.until(/step 5\n/);
+      run.program.kill(signal);
+      if (signal === 'SIGINT') run.program.kill(signal); // a terminal signals the ranks, too
+      const { signal: by } = await run.ended;
+      assert.equal(by, signal, run.output());
+      const [, saved, command] = run
+        .output()
+        .match(/saved \S*step-(\d+)\. To go on: (.*)\n/) as unknown as [string, string, string];
+      assert.match(command, /^node .*stoppable-run\.[jt]s \S+ 1000 100000$/);
+      assert.deepEqual(steps(), [`step-${saved}`]);
+      const next = startRun('1000', String(Number(saved) + 2));
+      assert.deepEqual(await next.ended, { code: 0, signal: null });
+      assert.match(next.output(), new RegExp(`from ${saved} at ${saved}\n`));
+    });
+
+  it('ends at once at a second signal, and keeps the last checkpoint', async function () {
+    this.timeout(60_000);
+    const run = startRun('4', '100000');
+    await run.until(/step 9\n/);
+    const [, pid] = await run.until(/rank 1 is (\d+)\n/);
+    process.kill(Number(pid), 'SIGSTOP'); // so that the ranks never agree
+    run.program.kill('SIGINT');
+    await sleep(1_200);
+    run.program.kill('SIGINT');
+    process.kill(Number(pid), 'SIGCONT');
+    const { signal } = await run.ended;
+    assert.equal(signal, 'SIGINT');
+    assert.ok(steps().length > 0, run.output());
+  });
+
+  it('stops all ranks if one of them gets it', async function () {
+    this.timeout(60_000);
+    const run = startRun('1000', '100000');
+    await run.until(/step 5\n/);
+    const [, pid] = await run.until(/rank 2 is (\d+)\n/);
+    process.kill(Number(pid), 'SIGTERM');
+    await run.ended;
+    assert.match(run.output(), /saved \S*step-\d+\. To go on/);
+    assert.equal(steps().length, 1);
+  });
+});
