@@ -53,6 +53,8 @@ export class Storage {
   exposed = false;
   /** @internal the reason why it was freed, for errors */
   freedBy: string | null = null;
+  /** @internal see {@link explainResize} */
+  resizedBecause: string | null = null;
 
   /** @internal */
   constructor(device: Device, nbytes: number) {
@@ -84,6 +86,19 @@ export class Storage {
       );
     }
     layers.backend.effects.resize(this, nbytes);
+    return this;
+  }
+
+  /**
+   * Sets what errors say when a tensor is read that the storage no longer holds after `resize_`: who
+   * resized it, and what the program can do. By default they advise to resize and fill it.
+   */
+  explainResize(text: string): this {
+    if (typeof text !== 'string')
+      throw new ArgumentError(`explainResize: expected a text, got ${shown(text)}`, {
+        op: 'explainResize',
+      });
+    this.resizedBecause = text;
     return this;
   }
 

@@ -223,9 +223,10 @@ function collectiveError(
 function resizedAway(t: Tensor, op: string, message: string, cause: Error): FreedError {
   const given = t.storage?.nbytes ?? 0;
   const expected = byteRange(t)[1];
+  const advice =
+    t.storage?.resizedBecause ?? `Call untypedStorage().resize_(${expected}) and fill it first.`;
   const text =
     `${message}\n  the memory of ${t.dtype.name}${formatShape(t.shape)} was resized to ` +
-    `${given} bytes, ${expected} are needed. Call untypedStorage().resize_(${expected}) ` +
-    'and fill it first.';
+    `${given} bytes, ${expected} are needed. ${advice}`;
   return new FreedError(text, { op, expected, given }, { cause });
 }

@@ -9,10 +9,14 @@ export class RefillableBuffer {
   private readonly tensor: Tensor;
   private readonly bytes: number;
 
-  /** @param numel - of elements */
-  constructor(numel: number, dtype: DType, device: Device) {
+  /**
+   * @param numel - of elements
+   * @param whyFree - what errors say of a read while the memory is not there
+   */
+  constructor(numel: number, dtype: DType, device: Device, whyFree?: string) {
     this.tensor = keep(empty([numel], { dtype, device }));
     this.bytes = numel * dtype.itemsize;
+    if (whyFree !== undefined) this.tensor.untypedStorage().explainResize(whyFree);
     this.free();
   }
 

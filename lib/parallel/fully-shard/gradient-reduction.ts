@@ -22,7 +22,7 @@ export interface ReductionPlan {
   readonly dtype: DType;
   readonly reduceDtype: DType;
   readonly offload: OffloadPolicy;
-  /** The group in words, for errors of its collectives. */
+  /** Who calls the collectives, for errors. */
   readonly site: string;
 }
 

@@ -28,8 +28,10 @@ export interface MemoryPlan {
   /** The dtype of whole parameters; that of the shards if null. */
   readonly paramDtype: DType | null;
   readonly offload: OffloadPolicy;
-  /** The group in words, for errors of its collectives. */
+  /** Who calls the collectives, for errors. */
   readonly site: string;
+  /** The module in words, for errors. */
+  readonly name: string;
 }
 
 /** Puts the shards of the parameters on one flat tensor. */
@@ -73,7 +75,14 @@ export class GroupMemory {
     this.isInPlace = !isCast && plan.parameters.every(({ isWhole }) => isWhole);
     this.cast = isCast ? new RefillableBuffer(layout.shardNumel, computeDtype, plan.device) : null;
     this.gathered = new RefillableBuffer(gatheredNumel, computeDtype, plan.device);
-    this.whole = new RefillableBuffer(layout.wholeNumel, computeDtype, plan.device);
+    this.whole = new RefillableBuffer(
+      layout.wholeNumel,
+      computeDtype,
+      plan.device,
+      `It holds the whole parameters of ${plan.name}, which are in memory only while the module ` +
+        'runs forward or backward. Read the sharded parameter, as a DTensor, or call unshard() ' +
+        'on the module first.',
+    );
     this.copyOut = noGrad(
       () =>
         new CopyOut(

@@ -87,6 +87,7 @@ export class FSDPParamGroup {
             paramDtype: this.precision.paramDtype,
             offload: offload ?? new OffloadPolicy(),
             site: 'fullyShard',
+            name: 'the root',
           };
     if (this.plan === null) return;
     this.checkDtypes();
@@ -147,7 +148,8 @@ export class FSDPParamGroup {
     if (this.plan === null) return;
     this.checkMaterialized();
     this.checkDtypes();
-    const plan = { ...this.plan, site: `${this.op} of ${this.path || 'the root'}` };
+    const name = this.path === '' ? 'the root' : `"${this.path}"`;
+    const plan = { ...this.plan, site: `${this.op} of ${this.path || name}`, name };
     this.memory = new GroupMemory(plan);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({

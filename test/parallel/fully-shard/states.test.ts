@@ -11,6 +11,7 @@ import {
 import {
   autograd,
   DtypeError,
+  FreedError,
   float16,
   manualSeed,
   nn,
@@ -350,6 +351,26 @@ describe('fullyShard refuses', () => {
       assert.throws(
         () => linear(ones([1, 2])),
         /on the device meta: weight, bias\. Call module.toEmpty/,
+      );
+    }),
+  );
+});
+
+describe('a whole parameter that the program keeps', () => {
+  it(
+    'cannot be read after forward; the error names the module and says what to do',
+    withRanks(2, (rank) => {
+      const model = sharded(newModel());
+      let kept: Tensor | null = null;
+      model.first.up.registerForwardHook((up) => {
+        kept = up.weight;
+      });
+      noGrad(() => lossOf(model, partOf(batchOf(0), rank, 2)));
+      assert.throws(
+        () => (kept as unknown as Tensor).add(1),
+        (error: Error) =>
+          error instanceof FreedError &&
+          /It holds the whole parameters of "first", .* or call unshard\(\) on/.test(error.message),
       );
     }),
   );
