@@ -164,12 +164,15 @@ export class Recomputation {
     const memories = new Map<Storage, SharedMemory>();
     for (const [i, value] of values.entries()) {
       if (value === null) continue;
+      const place = this.saved[i] as Saved;
+      drop(place);
       const storage = value.untypedStorage();
       const shared = memories.get(storage) ?? { tensors: [], places: 0 };
       memories.set(storage, shared);
       shared.tensors.push(value);
       shared.places++;
-      Object.assign(this.saved[i] as Saved, { value, memory: shared });
+      place.value = value;
+      place.memory = shared;
     }
   }
 
@@ -201,14 +204,15 @@ export class Recomputation {
 
   /** @throws AutogradError unless the recomputed tensors are like those of the forward pass */
   private check(): void {
-    const lines = this.saved.flatMap(({ index, value, shape, dtype, device }) => {
-      if (value === null) return [];
-      const before = described(shape, dtype, device);
-      const now = described(value.shape, value.dtype, value.device);
-      if (before === now) return [];
-      return [`tensor at position ${index}: saved ${before}, recomputed ${now}`];
-    });
-    if (lines.length === 0) return;
+    const others = this.saved.filter(
+      (saved) => saved.value !== null && !isLike(saved, saved.value),
+    );
+    if (others.length === 0) return;
+    const lines = others.map(
+      (saved) =>
+        `tensor at position ${saved.index}: saved ${described(saved)}, recomputed ` +
+        described(saved.value as Tensor),
+    );
     throw new AutogradError(
       'checkpoint: recomputed values for the following tensors have different metadata than ' +
         `during the forward pass.\n  ${lines.join('\n  ')}\nThe function must do the same each ` +
@@ -230,6 +234,17 @@ function drop(saved: Saved): void {
   if (shared !== null && --shared.places === 0) for (const t of shared.tensors) t.dispose();
 }
 
-function described(shape: Shape, dtype: DType, device: Device): string {
+type Metadata = Pick<Tensor, 'shape' | 'dtype' | 'device'>;
+
+function isLike(a: Metadata, b: Metadata): boolean {
+  return (
+    a.dtype === b.dtype &&
+    a.device === b.device &&
+    a.shape.length === b.shape.length &&
+    a.shape.every((size, dim) => size === b.shape[dim])
+  );
+}
+
+function described({ shape, dtype, device }: Metadata): string {
   return `${dtype.name}[${shape.join(', ')}] on ${device}`;
 }

@@ -221,7 +221,7 @@ export class FSDPParamGroup {
 
   /** Modules hold the whole parameters of the last forward. @internal */
   useWholeOfForward(): void {
-    for (const [i, each] of this.parameters.entries()) each.set(this.whole[i] as Tensor);
+    for (const [i, whole] of this.whole.entries()) this.parameters[i]?.set(whole);
   }
 
   /** The whole parameters as new tensors without history. @internal */
