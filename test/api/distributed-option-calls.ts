@@ -135,6 +135,11 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
       dist.distributeModule(linear(), mesh, o)(dist.distributeTensor(x(), mesh)),
     'distributed.parallelizeModule': (o) =>
       dist.parallelizeModule(linear(), mesh, dist.ColwiseParallel(), o),
+    'distributed.saveHuggingFace': (o) => dist.saveHuggingFace(checkpoint, linear(), o),
+    'distributed.loadHuggingFace': async (o) => {
+      await dist.saveHuggingFace(checkpoint, linear());
+      await dist.loadHuggingFace(checkpoint, linear(), o);
+    },
     'new distributed.Checkpointer': (o) =>
       new dist.Checkpointer({ folder: checkpoint, every: 1, signals: false, ...o }).close(),
     'distributed.distributedCheckpoint.save': async (o) => {
@@ -189,7 +194,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     processGroup: dist.worldGroup(), shardingStrategy: 'SHARD_GRAD_OP', cpuOffload: new dist.CPUOffload(), autoWrapPolicy: () => false, backwardPrefetch: null, mixedPrecision: new dist.MixedPrecision(),
     ignoredStates: [], syncModuleStates: true, forwardPrefetch: true, useOrigParams: true, deviceMesh: mesh, recurse: false, removeDuplicate: false, writeback: false, offloadParams: true,
     mpParamDtype: 'bfloat16', mpReduceDtype: 'float32', bufferDtype: 'bfloat16', castRootForwardInputs: false,
-    strict: false, verify: false, async: true, folder: checkpoint, every: 3, keep: 2, signals: true,
+    strict: false, verify: false, async: true, folder: checkpoint, every: 3, keep: 2, signals: true, rename: (name: string) => name, maxShardBytes: 1e6,
     useReentrant: false, preserveRngState: false, determinismCheck: 'none', earlyStop: false, allowCacheEntryMutation: true, broadcastBuffers: false, initSync: false, bucketCapMb: 1, findUnusedParameters: true, gradientAsBucketView: false, staticGraph: true, checkpointImpl: 'NO_REENTRANT',
     checkpointFn: dist.checkpoint, checkpointWrapperFn: (m: nn.AnyModule) => dist.checkpointWrapper(m), checkFn: () => true, contextFn: () => [(fn: () => unknown) => fn(), (fn: () => unknown) => fn()],
   }; // biome-ignore format: a table

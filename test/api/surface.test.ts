@@ -37,7 +37,7 @@ const distributed = list(`
   PrepareModuleInputOutput ParallelStyle lossParallel
   fullyShard MixedPrecisionPolicy OffloadPolicy CPUOffloadPolicy FSDPParamGroup
   FullyShardedDataParallel FlatParamHandle FlatParamShardMetadata MixedPrecision CPUOffload
-  computeLocalShapeAndGlobalOffset Checkpointer
+  computeLocalShapeAndGlobalOffset Checkpointer loadHuggingFace saveHuggingFace
   DistributedDataParallel allreduceHook fp16CompressHook bf16CompressHook withPurpose
   checkpoint checkpointWrapper applyActivationCheckpointing createSelectiveCheckpointContexts`);
 const switches = list(

@@ -6,6 +6,13 @@ export {
   type DistributedSaveOptions,
   distributedCheckpoint,
 } from './distributed-checkpoint.js';
+export {
+  type HuggingFaceLoaded,
+  type HuggingFaceLoadOptions,
+  type HuggingFaceSaveOptions,
+  loadHuggingFace,
+  saveHuggingFace,
+} from './hugging-face.js';
 export type { LoadedCheckpoint } from './load.js';
 export type { PendingSave } from './pending-saves.js';
 export type { CheckpointState, CheckpointValue, Stateful } from './state-entries.js';

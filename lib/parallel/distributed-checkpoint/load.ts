@@ -215,7 +215,7 @@ function naming(error: unknown, paths: readonly string[]): unknown {
 }
 
 /** Bytes between wanted ones that a load may read as well. */
-const SLACK_BYTES = 512 * 2 ** 10;
+export const SLACK_BYTES = 512 * 2 ** 10;
 
 /** The parts of the chunks of a tensor that this rank holds. */
 function* partsOf(
