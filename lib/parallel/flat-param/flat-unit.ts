@@ -58,7 +58,8 @@ export class FlatUnit {
       return;
     }
     const { shardingStrategy, deviceMesh, processGroup, mixedPrecision, cpuOffload } = settings;
-    const type = first.device.type === 'cuda' ? 'cuda' : 'cpu';
+    // Flat parameters below may be offloaded.
+    const type = (own[0] ?? first).device.type === 'cuda' ? 'cuda' : 'cpu';
     const { strategy, shards, group } = meshOf(shardingStrategy, deviceMesh, processGroup, type);
     if (settings.syncModuleStates) copyFromFirst([...own, ...module.buffers()], shards);
     const offloadParams = cpuOffload?.offloadParams ?? false;

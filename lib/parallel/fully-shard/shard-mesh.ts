@@ -7,14 +7,18 @@ import {
   type ProcessGroup,
   worldGroup,
 } from '../../distributed/index.js';
-import { type Placement, Replicate, Shard } from '../../dtensor/index.js';
+import { DTensor, type Placement, Replicate, Shard } from '../../dtensor/index.js';
 import { cuda, type nn, ShardingError } from '../../index.js';
 
 /** The mesh of all ranks, by the world and the type of device: meshes make groups. */
 const worldMeshes = new WeakMap<ProcessGroup, Map<string, DeviceMesh>>();
 
-/** Parameters on the device meta get memory on a GPU, if there is one. */
+/**
+ * The devices that compute with a parameter: of a sharded one those of its mesh, because its shard
+ * may be offloaded. Parameters on the device meta get memory on a GPU, if there is one.
+ */
 function deviceType(parameter: nn.Parameter | undefined): 'cpu' | 'cuda' {
+  if (parameter instanceof DTensor) return parameter.deviceMesh.deviceType;
   const type = parameter?.device.type ?? 'cpu';
   if (type !== 'meta') return type;
   return cuda.isAvailable() ? 'cuda' : 'cpu';
