@@ -63,6 +63,13 @@ export class GradientReduction {
     }
   }
 
+  /** Drops all that waits for a later reduction. */
+  clear(): void {
+    this.clearAccumulated();
+    this.partial?.flat.dispose();
+    this.partial = null;
+  }
+
   private clearAccumulated(): void {
     for (const grad of this.accumulated) grad?.dispose();
     this.accumulated.fill(null);

@@ -312,6 +312,7 @@ export class FSDPParamGroup {
     this.dropGather();
     this.reshard();
     this.memory?.free(true);
+    this.reduction?.clear();
     this.shardedState = 'SHARDED';
     this.trainingState = TrainingState.IDLE;
     this.whole = [];

@@ -93,6 +93,37 @@ describe('setRequiresAllReduce(false)', () => {
   );
 });
 
+describe('an error in a pass that accumulates', () => {
+  for (const [setter, mesh] of [
+    ['setRequiresGradientSync', [4]],
+    ['setRequiresAllReduce', [2, 2]],
+  ] as const)
+    it(
+      `drops what has accumulated by ${setter}(false), so that the step can be repeated`,
+      withRanks(4, async (rank) => {
+        const alone = newModel();
+        const model = newModel();
+        fullyShard(model.third, { mesh: initDeviceMesh('cpu', mesh) });
+        let fails = true;
+        model.second.registerFullBackwardPreHook(() => {
+          if (fails) throw new RangeError('planted');
+        });
+        const root = fullyShard(model, { mesh: initDeviceMesh('cpu', mesh) });
+        const backward = (): void => lossOf(model, partOf(batchOf(0), rank, 4)).backward();
+        root[setter](false);
+        assert.throws(backward, /planted/);
+        fails = false;
+        root[setter](true);
+        model.zeroGrad();
+        backward();
+        lossOf(alone, batchOf(0)).backward();
+        adamOf(alone).step();
+        adamOf(model).step();
+        assertClose(await valuesOf(model), await valuesOf(alone));
+      }),
+    );
+});
+
 describe('setUnshardInBackward', () => {
   class Words extends nn.Module {
     tokens = new nn.Embedding(8, 4);
