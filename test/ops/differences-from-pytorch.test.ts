@@ -2,7 +2,14 @@
  * Differences from PyTorch on purpose: one case for each row of docs/differences-from-pytorch.md.
  */
 import assert from 'node:assert/strict';
-import { checkpoint, DistributedDataParallel, launch } from '../../lib/distributed.js';
+import {
+  CommDebugMode,
+  checkpoint,
+  DistributedDataParallel,
+  DTensor,
+  fullyShard,
+  launch,
+} from '../../lib/distributed.js';
 import * as shardwise from '../../lib/index.js';
 import {
   ArgumentError,
@@ -85,6 +92,28 @@ const cases: Record<string, () => unknown> = {
       const [first, second] = [used, unused].map(({ weight }) => weight.grad as Tensor);
       assert.equal(first?.untypedStorage(), second?.untypedStorage());
       assert.deepEqual([...((await second?.read()) ?? [])], [0, 0, 0, 0]);
+    }),
+  'sharded parameters are in modules outside of forward, and in the graph': () =>
+    launch(1, () => {
+      const model = fullyShard(new nn.Linear(2, 2), { reshardAfterForward: false });
+      const { weight } = model;
+      let hooks = 0;
+      weight.registerHook(() => void hooks++);
+      const loss = model(ones([1, 2])).sum();
+      assert.equal(model.weight, weight);
+      const [grad] = shardwise.autograd.grad(loss, [weight]);
+      assert.ok(grad instanceof DTensor);
+      assert.equal(hooks, 1);
+    }),
+  'a sharded forward without gradients frees whole parameters': () =>
+    launch(1, () => {
+      const model = fullyShard(new nn.Linear(2, 2), { reshardAfterForward: false });
+      const forward = (): Record<string, number> => {
+        const mode = new CommDebugMode();
+        mode.run(() => void noGrad(() => model(ones([1, 2]))));
+        return mode.getCommCounts() as never;
+      };
+      assert.deepEqual(forward(), forward());
     }),
   'powers of -inf equal those of C': () =>
     assert.deepEqual(
