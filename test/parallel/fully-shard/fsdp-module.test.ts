@@ -1,7 +1,8 @@
-/** Setters of sharded modules: what backward reduces and gathers. */
+/** The methods of sharded modules: unshard, prefetch, and what backward reduces and gathers. */
 import assert from 'node:assert/strict';
 import {
   CommDebugMode,
+  DTensor,
   fullyShard,
   initDeviceMesh,
   MixedPrecisionPolicy,
@@ -13,6 +14,7 @@ import {
   int64,
   nn,
   randint,
+  ShardingError,
   type Tensor,
 } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
@@ -20,10 +22,14 @@ import {
   adamOf,
   assertClose,
   batchOf,
+  isSharded,
   lossOf,
   type Model,
   newModel,
   partOf,
+  sharded,
+  trained,
+  trainedAlone,
   valuesOf,
 } from './model.js';
 
@@ -31,6 +37,54 @@ type Loss = (model: Model, x: Tensor) => Tensor;
 
 /** A loss that leaves out the last block. */
 const shortLossOf: Loss = (model, x) => model.second(model.first(x)).square().mean();
+
+describe('FSDPModule', () => {
+  it(
+    'unshard() gives the module whole parameters until reshard()',
+    withRanks(2, async () => {
+      const model = sharded(newModel());
+      const before = await valuesOf(model);
+      assert.equal(model.first.unshard(), null);
+      assert.ok(!(model.first.up.weight instanceof DTensor));
+      const whole = await model.first.up.weight.detach().reshape([-1]).read();
+      assert.deepEqual([...whole], before.get('first.up.weight'));
+      model.first.reshard();
+      assert.ok(isSharded(model));
+    }),
+  );
+
+  it(
+    'unshard({ asyncOp: true }) starts the gather, and wait() completes it',
+    withRanks(2, () => {
+      const model = sharded(newModel());
+      const handle = model.first.unshard({ asyncOp: true });
+      assert.ok(isSharded(model));
+      handle?.wait();
+      assert.ok(!(model.first.up.weight instanceof DTensor));
+      model.first.reshard();
+    }),
+  );
+
+  it(
+    'gathers ahead the modules that it is told',
+    withRanks(2, async (rank) => {
+      const expected = await trainedAlone(3);
+      const model = sharded(newModel());
+      model.setModulesToForwardPrefetch([model.first, model.third]);
+      model.third.setModulesToBackwardPrefetch([model.first]);
+      assertClose(await trained(model, rank, 2, 3), expected);
+      assert.throws(() => model.setModulesToForwardPrefetch([model.second]), ShardingError);
+    }),
+  );
+
+  it(
+    'has methods that are no members of the module',
+    withRanks(1, () => {
+      const names = Object.keys(fullyShard(new nn.Linear(2, 2)));
+      assert.deepEqual(names, Object.keys(new nn.Linear(2, 2)));
+    }),
+  );
+});
 
 describe('setRequiresAllReduce(false)', () => {
   const mesh = () => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['replicate', 'shard'] });

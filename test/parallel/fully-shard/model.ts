@@ -1,6 +1,6 @@
 /** A small model, its training on one device, and comparisons, for tests of data parallelism. */
 import assert from 'node:assert/strict';
-import { DTensor } from '../../../lib/distributed.js';
+import { DTensor, fullyShard } from '../../../lib/distributed.js';
 import {
   type DType,
   float64,
@@ -29,6 +29,19 @@ export class Model extends nn.Module {
     return this.third(this.second(this.first(x)).relu());
   }
 }
+
+type Options = Parameters<typeof fullyShard>[1];
+
+/** Shards the blocks and the root. */
+export function sharded<M extends Model>(model: M, options: Options = {}) {
+  const first = fullyShard(model.first, options);
+  const third = fullyShard(model.third, options);
+  return Object.assign(fullyShard(model, options), { first, third });
+}
+
+/** Whether the module holds its shards. */
+export const isSharded = (model: nn.AnyModule): boolean =>
+  [...model.parameters()].every((p) => p instanceof DTensor);
 
 export const BATCH = 12;
 export const STEPS = 10;

@@ -17,7 +17,6 @@ import {
   nn,
   noGrad,
   ones,
-  ShardingError,
   type Tensor,
 } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
@@ -25,27 +24,18 @@ import {
   adamOf,
   assertClose,
   batchOf,
+  isSharded,
   lossOf,
   Model,
   newModel,
   partOf,
   STEPS,
+  sharded,
   trained,
   trainedAlone,
   trainStep,
   valuesOf,
 } from './model.js';
-
-type Options = Parameters<typeof fullyShard>[1];
-
-function sharded<M extends Model>(model: M, options: Options = {}) {
-  const first = fullyShard(model.first, options);
-  const third = fullyShard(model.third, options);
-  return Object.assign(fullyShard(model, options), { first, third });
-}
-
-const isSharded = (model: nn.AnyModule): boolean =>
-  [...model.parameters()].every((p) => p instanceof DTensor);
 
 /** Collectives by name that `fn` starts. */
 function collectives(fn: () => void): Readonly<Record<string, number>> {
@@ -196,54 +186,6 @@ describe('a step of sharded modules', () => {
       sharded(model);
       assertClose(await trained(model, rank, 2, 3), expected);
       assert.ok(isSharded(model));
-    }),
-  );
-});
-
-describe('FSDPModule', () => {
-  it(
-    'unshard() gives the module whole parameters until reshard()',
-    withRanks(2, async () => {
-      const model = sharded(newModel());
-      const before = await valuesOf(model);
-      assert.equal(model.first.unshard(), null);
-      assert.ok(!(model.first.up.weight instanceof DTensor));
-      const whole = await model.first.up.weight.detach().reshape([-1]).read();
-      assert.deepEqual([...whole], before.get('first.up.weight'));
-      model.first.reshard();
-      assert.ok(isSharded(model));
-    }),
-  );
-
-  it(
-    'unshard({ asyncOp: true }) starts the gather, and wait() completes it',
-    withRanks(2, () => {
-      const model = sharded(newModel());
-      const handle = model.first.unshard({ asyncOp: true });
-      assert.ok(isSharded(model));
-      handle?.wait();
-      assert.ok(!(model.first.up.weight instanceof DTensor));
-      model.first.reshard();
-    }),
-  );
-
-  it(
-    'gathers ahead the modules that it is told',
-    withRanks(2, async (rank) => {
-      const expected = await trainedAlone(3);
-      const model = sharded(newModel());
-      model.setModulesToForwardPrefetch([model.first, model.third]);
-      model.third.setModulesToBackwardPrefetch([model.first]);
-      assertClose(await trained(model, rank, 2, 3), expected);
-      assert.throws(() => model.setModulesToForwardPrefetch([model.second]), ShardingError);
-    }),
-  );
-
-  it(
-    'has methods that are no members of the module',
-    withRanks(1, () => {
-      const names = Object.keys(fullyShard(new nn.Linear(2, 2)));
-      assert.deepEqual(names, Object.keys(new nn.Linear(2, 2)));
     }),
   );
 });
