@@ -1,6 +1,7 @@
 /** The `config.json` of a Hugging Face folder, as far as a Llama needs it. */
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { bfloat16, type DType, float16, float32 } from '../../lib/index.js';
 import { UserError } from '../common/arguments.js';
 
 /** How the frequencies of rotary embeddings are stretched for contexts beyond those of pretraining. */
@@ -31,9 +32,13 @@ export interface LlamaConfig {
   readonly ropeScaling: RopeScaling;
   readonly attentionBias: boolean;
   readonly mlpBias: boolean;
+  /** The dtype of the files; null if it is not given. */
+  readonly storedDtype: DType | null;
   /** Whether the head is the table of token embeddings. */
   readonly tiedEmbeddings: boolean;
 }
+
+const DTYPES: Readonly<Record<string, DType>> = { float32, float16, bfloat16 };
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -145,6 +150,7 @@ function configOf(fields: Fields): LlamaConfig {
     ropeScaling: scalingOf(rope ?? fields.inside('rope_scaling')),
     attentionBias: fields.flag('attention_bias', false),
     mlpBias: fields.flag('mlp_bias', false),
+    storedDtype: DTYPES[fields.text('dtype') ?? fields.text('torch_dtype') ?? ''] ?? null,
     tiedEmbeddings: fields.flag('tie_word_embeddings', false),
   };
 }
