@@ -4,9 +4,9 @@
  */
 import { constants } from 'node:os';
 
-/** The signals that are watched; their order is that of {@link signalNumber}. */
-const watched = ['SIGINT', 'SIGTERM'] as const;
-export type StopSignal = (typeof watched)[number];
+/** The signals that ask a run to stop; their order is that of {@link signalNumber}. */
+const stopSignals = ['SIGINT', 'SIGTERM'] as const;
+export type StopSignal = (typeof stopSignals)[number];
 
 /** A terminal signals a launcher and its ranks, and the launcher passes it on: that is one signal. */
 const SAME_SIGNAL_MS = 1_000;
@@ -25,7 +25,7 @@ function receive(signal: NodeJS.Signals): void {
 /** Begins to watch; `report` is called at the first signal. Returns a function that ends it. */
 export function watchSignals(report: (signal: StopSignal) => void): () => void {
   if (watchers++ === 0) {
-    for (const signal of watched) process.on(signal, receive);
+    for (const signal of stopSignals) process.on(signal, receive);
     // The launcher then gives the ranks the time that a save takes.
     if (process.env['SHARDWISE_LAUNCHER_PID'] === String(process.ppid))
       process.send?.({ shardwise: 'saves on signals' });
@@ -41,18 +41,18 @@ export function watchSignals(report: (signal: StopSignal) => void): () => void {
 }
 
 function unwatch(): void {
-  for (const signal of watched) process.removeListener(signal, receive);
+  for (const signal of stopSignals) process.removeListener(signal, receive);
   received = null;
 }
 
 /** A number for ranks to agree on: 0 without a signal. */
 export function signalNumber(): number {
-  return received === null ? 0 : watched.indexOf(received.signal) + 1;
+  return received === null ? 0 : stopSignals.indexOf(received.signal) + 1;
 }
 
 /** The signal of a number; null for 0. */
 export function signalOf(number: number): StopSignal | null {
-  return watched[number - 1] ?? null;
+  return stopSignals[number - 1] ?? null;
 }
 
 /** Ends this process as the signal does. */
