@@ -25,6 +25,7 @@ export function optimizerEntries(
 ): void {
   const names = namesOf(entries, path, optimizer);
   const groups = groupsOf(optimizer, names);
+  entries.checks.push(() => checkShapes(entries, path, names));
   if (entries.saved !== null) {
     addTargets(entries, entries.saved, path, optimizer, names);
     return;
@@ -38,6 +39,28 @@ export function optimizerEntries(
       if (value instanceof Tensor) entries.addTensor(full, value);
       else entries.addValue(full, { value, set: () => {} });
     }
+}
+
+/**
+ * A wrapper may give whole tensors as its state, while its parameters are what a rank has of a flat
+ * one. Then only the wrapper knows what state belongs to which name.
+ */
+function checkShapes(
+  { tensors, parameterNames, op }: StateEntries,
+  path: string,
+  names: ReadonlyMap<Tensor, string>,
+): void {
+  for (const [parameter, name] of names) {
+    if (!parameterNames.has(parameter)) continue;
+    const saved = tensors.get(name);
+    if (saved?.shape.join() === parameter.shape.join()) continue;
+    throw new ArgumentError(
+      `${op}: "${path}" trains "${name}" of shape [${parameter.shape.join(', ')}], which the state of ` +
+        `its module has ${saved === undefined ? 'not' : `as [${saved.shape.join(', ')}]`}: flat ` +
+        'parameters of FullyShardedDataParallel. Use fullyShard to save optimizers of sharded modules.',
+      { op, path, parameter: name },
+    );
+  }
 }
 
 /** The name of each parameter: that of the module in the same state, or its number. */

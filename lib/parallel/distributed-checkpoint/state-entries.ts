@@ -66,6 +66,8 @@ export class StateEntries {
   private readonly firstPaths = new Map<Tensor, string>();
   /** What to do when all tensors and values are loaded. */
   readonly finish: (() => void)[] = [];
+  /** What is checked when the whole state is known. */
+  readonly checks: (() => void)[] = [];
   /** The names of the parameters of all modules. */
   readonly parameterNames = new Map<Tensor, string>();
   readonly op: string;
@@ -81,6 +83,7 @@ export class StateEntries {
       this.visit(name, value, (loaded) => {
         state[name] = loaded as CheckpointValue;
       });
+    for (const check of this.checks) check();
   }
 
   /** @throws ArgumentError for a second tensor or value of a path */

@@ -7,6 +7,7 @@ import {
   type CheckpointState,
   type DTensor,
   distributedCheckpoint,
+  FullyShardedDataParallel,
   fullyShard,
   launch,
 } from '../../../lib/distributed.js';
@@ -231,6 +232,32 @@ describe('the state of a training run', () => {
       distributedCheckpoint.save(folder, { model, optimizer } as never),
       /2 of the 4 parameters of "optimizer" belong to no module/,
     );
+  });
+
+  it('has whole tensors of FullyShardedDataParallel, and refuses optimizers of flat parameters', async () => {
+    manualSeed(4);
+    const plain = new Model().double();
+    const expected = await parametersOf(plain);
+    await launch(2, async () => {
+      manualSeed(4);
+      const model = new FullyShardedDataParallel(new Model().double());
+      await distributedCheckpoint.save(folder, { model });
+      const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
+      await assert.rejects(
+        distributedCheckpoint.save(folder, { optimizer, model } as never),
+        /"optimizer" trains .*flat parameters of FullyShardedDataParallel/,
+      );
+    });
+    const model = new Model().double();
+    await distributedCheckpoint.load(folder, { model });
+    assert.deepEqual(await parametersOf(model), expected);
+    await launch(2, async () => {
+      const other = new FullyShardedDataParallel(new Model().double());
+      await distributedCheckpoint.load(folder, { model: other });
+      const values = Object.values(other.stateDict());
+      const read = await Promise.all(values.map(async (t) => [...(await t.read())]));
+      assert.deepEqual(read.flat(), expected);
+    });
   });
 
   it('refuses an optimizer of other parameters before it changes anything', async () => {
