@@ -13,8 +13,8 @@ import { addBytes, addZeros } from './checksum.js';
 import { readFully } from './chunks.js';
 import { readSelection, runsOf, type Selection } from './ranges.js';
 
-/** Maximal bytes of a slab: what is in memory beside the target. */
-const SLAB_BYTES = 16 * 2 ** 20;
+/** Maximal bytes of a slab, which takes a buffer beside the target; caches have room for it. */
+const SLAB_BYTES = 4 * 2 ** 20;
 /** Slabs that are under way at a time. */
 const MOST_SLABS = 4;
 /** Runs of at most these bytes share a read with their neighbours. */
@@ -64,8 +64,9 @@ export async function readParts(source: ReadSource, parts: readonly PartRead[]):
   const groups = shareReads([...parts.entries()].flatMap(slabsOf), source.slackBytes).values();
   const failures: unknown[] = [];
   const worker = async (): Promise<void> => {
+    const buffer: SlabBuffer = { memory: null };
     for (const group of groups) {
-      await readGroup(source, group, checksums).catch((error) => failures.push(error));
+      await readGroup(source, group, checksums, buffer).catch((error) => failures.push(error));
       if (failures.length > 0) return;
     }
   };
@@ -126,18 +127,36 @@ function shareReads(slabs: readonly Slab[], slackBytes: number): Shared[] {
   return groups;
 }
 
+/** The memory of a worker; slabs of more than one row of the largest size have their own. */
+interface SlabBuffer {
+  memory: ArrayBuffer | null;
+}
+
+/** An array of `n` elements, on the buffer if it fits. */
+function arrayOn(buffer: SlabBuffer, dtype: DType, n: number): ReturnType<typeof rawArray> {
+  if (n * dtype.itemsize > SLAB_BYTES) return rawArray(dtype, n);
+  buffer.memory ??= new ArrayBuffer(SLAB_BYTES);
+  const array = rawArray(dtype, 0).constructor as new (
+    memory: ArrayBuffer,
+    offset: number,
+    length: number,
+  ) => ReturnType<typeof rawArray>;
+  return new array(buffer.memory, 0, n);
+}
+
 async function readGroup(
   { file, path }: ReadSource,
   group: Shared,
   checksums: number[],
+  buffer: SlabBuffer,
 ): Promise<void> {
   const [first, last] = [group[0] as Slab, group.at(-1) as Slab];
   const shared = new Uint8Array(group.length > 1 ? last.end - first.begin : 0);
   if (group.length > 1) await readFully(file, path, first.begin, shared);
   for (const slab of group) {
     const { dtype, shape, selection, into, part } = slab;
-    const raw = rawArray(dtype, numelOf(selection.sizes));
-    const bytes = new Uint8Array(raw.buffer);
+    const raw = arrayOn(buffer, dtype, numelOf(selection.sizes));
+    const bytes = new Uint8Array(raw.buffer, 0, raw.byteLength);
     const { itemsize } = dtype;
     if (group.length > 1)
       bytes.set(shared.subarray(slab.begin - first.begin, slab.end - first.begin));
@@ -150,6 +169,9 @@ async function readGroup(
     const values = valueAccess().adopt(raw, selection.sizes, dtype);
     values.retain();
     into.copy_(values);
+    // Behind the copy in the order of the device, so that the buffer is free again.
+    const element = into.shape.reduce((t, _, dim) => t.narrow(dim, 0, 1), into);
+    await valueAccess().read(element, rawArray(into.dtype, 1));
     values.release();
     values.dispose();
   }

@@ -8,7 +8,7 @@ import { replaceFile } from '../files/replace-file.js';
 import { valueAccess } from '../ops/construct.js';
 import { describe, requireTensor } from '../ops/operand.js';
 import { addBytes } from './checksum.js';
-import { CHUNK_BYTES, writeFully } from './chunks.js';
+import { writeFully } from './chunks.js';
 import { encodeHeader } from './format.js';
 
 /** Options of {@link saveSafetensors}. */
@@ -18,6 +18,9 @@ export interface SaveOptions {
   /** @internal */
   chunkBytes?: number;
 }
+
+/** What is copied, summed and written at a time; the caches of a processor have room for it. */
+const SAVE_CHUNK_BYTES = 8 * 2 ** 20;
 
 /** What {@link saveSafetensors} has written. */
 export interface SavedFile {
@@ -31,7 +34,7 @@ export interface SavedFile {
 }
 
 /**
- * Writes tensors to a file as a stream: at most 64 MiB are copied to host memory at a time.
+ * Writes tensors to a file as a stream: at most 8 MiB are copied to host memory at a time.
  *
  * The file is written under a temporary name in the same folder, flushed to the disk and renamed,
  * so a reader of `path` finds either the old file or the new one, complete. Saves of one process to
@@ -55,7 +58,11 @@ export async function saveSafetensors(
   const op = 'saveSafetensors';
   checkPath(op, path);
   const entries = Object.entries(recordOf(op, 'tensors', 'an object of tensors by name', tensors));
-  const { metadata = {}, chunkBytes = CHUNK_BYTES } = optionsOf(op, options, 'metadata chunkBytes');
+  const { metadata = {}, chunkBytes = SAVE_CHUNK_BYTES } = optionsOf(
+    op,
+    options,
+    'metadata chunkBytes',
+  );
   checkNumber(op, 'chunkBytes', chunkBytes, { from: 1 });
   if (Object.hasOwn(tensors, '__metadata__'))
     throw new CheckpointError(
@@ -177,8 +184,10 @@ async function writeAll(
   await writeFully(file, path, 0, header);
   let at = header.length;
   const checksums: [string, number][] = [];
+  const largest = Math.max(0, ...sources.map(({ view }) => view.nbytes));
+  const buffer = new ArrayBuffer(Math.max(8, Math.min(chunkBytes, largest)));
   for (const source of sources) {
-    checksums.push([source.name, await writeTensor(file, path, at, source, chunkBytes)]);
+    checksums.push([source.name, await writeTensor(file, path, at, source, buffer)]);
     at += source.view.nbytes;
   }
   for (const source of sources) source.requireUnchanged(); // together they are one state
@@ -191,20 +200,24 @@ async function writeTensor(
   path: string,
   at: number,
   source: Source,
-  chunkBytes: number,
+  buffer: ArrayBuffer,
 ): Promise<number> {
-  const { itemsize } = source.view.dtype;
+  const { dtype } = source.view;
   const flat = source.view.contiguous().reshape(-1);
-  const most = Math.max(1, Math.floor(chunkBytes / itemsize));
-  const raw = rawArray(source.view.dtype, Math.min(most, flat.numel()));
+  const most = Math.floor(buffer.byteLength / dtype.itemsize);
+  const array = rawArray(dtype, 0).constructor as new (
+    buffer: ArrayBuffer,
+    offset: number,
+    length: number,
+  ) => ReturnType<typeof rawArray>;
   let checksum = 0;
   for (let done = 0; done < flat.numel(); done += most) {
-    const chunk = raw.subarray(0, Math.min(most, flat.numel() - done));
+    const chunk = new array(buffer, 0, Math.min(most, flat.numel() - done));
     await valueAccess().read(flat.narrow(0, done, chunk.length), chunk);
     source.requireUnchanged();
-    const bytes = new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    const bytes = new Uint8Array(buffer, 0, chunk.byteLength);
     checksum = addBytes(checksum, bytes);
-    await writeFully(file, path, at + done * itemsize, bytes);
+    await writeFully(file, path, at + done * dtype.itemsize, bytes);
   }
   return checksum;
 }
