@@ -8,7 +8,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import cliProgress from 'cli-progress';
-import { launch } from '../lib/distributed.js';
+import { type Checkpointer, launch } from '../lib/distributed.js';
 import {
   type DeviceName,
   float64,
@@ -23,7 +23,7 @@ import {
 } from '../lib/index.js';
 import { UserError } from './common/arguments.js';
 import { makeRandom, sampleBatch, windowsAt } from './common/text.js';
-import { loadCheckpoint, type Progress, saveCheckpoint } from './gpt/checkpoint.js';
+import { openCheckpoints, resume, type State } from './gpt/checkpoint.js';
 import { lossCurveSvg } from './gpt/loss-curve.js';
 import { Gpt, type GptConfig } from './gpt/model.js';
 import { DEFAULT_STEPS, type Options, parseOptions } from './gpt/options.js';
@@ -117,17 +117,18 @@ interface Run {
   model: Gpt;
   /** What training calls. */
   trained: Callable;
-  optimizer: optim.AdamW;
+  /** The model, the optimizer, and the losses of all steps done. */
+  state: State;
+  checkpointer: Checkpointer;
   /** Steps done before this run, and in total. */
   first: number;
   steps: number;
-  losses: number[];
 }
 
 const peakBytes = (device: DeviceName): number => memory.stats(device).peakAllocatedBytes;
 
-async function prepare(options: Options, share: Share, checkpoint: string): Promise<Run> {
-  const { lr, resume, seed } = options;
+async function prepare(options: Options, share: Share, checkpointer: Checkpointer): Promise<Run> {
+  const { lr, seed } = options;
   const { device } = share;
   manualSeed(seed);
   const model = new Gpt(config).to(device);
@@ -136,29 +137,29 @@ async function prepare(options: Options, share: Share, checkpoint: string): Prom
     betas: [0.9, 0.95],
     weightDecay: 0.1,
   });
-  const { step: first, losses }: Progress = resume
-    ? await loadCheckpoint(checkpoint, model, optimizer, device)
-    : { step: 0, losses: [] };
+  const trained = share.cut(model);
+  const state = { model, optimizer, progress: { step: 0, losses: [] } };
+  if (options.resume) await resume(checkpointer, options, state);
+  const first = state.progress.step;
   const steps = options.steps ?? first + DEFAULT_STEPS;
   if (steps <= first)
     throw new UserError(`the checkpoint is at step ${first} already; give --steps more than that`);
-  const trained = share.cut(model, optimizer);
   return {
     options,
     share,
     text: loadText(options.text, config.contextLength),
     model,
     trained,
-    optimizer,
+    state,
+    checkpointer,
     first,
     steps,
-    losses,
   };
 }
 
 /** One step on this rank's share of a batch; returns the loss of the whole batch. */
 async function trainStep(
-  { options, share, text, model, trained, optimizer }: Run,
+  { options, share, text, model, trained, state: { optimizer } }: Run,
   random: () => number,
 ): Promise<number> {
   const loss = scope(() => {
@@ -185,7 +186,8 @@ async function trainStep(
 
 /** Trains to the last step. Returns tokens per second. */
 async function train(run: Run): Promise<number> {
-  const { options, share, optimizer, first, steps, losses } = run;
+  const { options, share, state, checkpointer, first, steps } = run;
+  const { optimizer, progress } = state;
   const { batch, json, lr, seed } = options;
   const random = makeRandom(seed + first);
   const bar =
@@ -203,7 +205,8 @@ async function train(run: Run): Promise<number> {
     const rate = learningRate(step, steps, lr);
     for (const group of optimizer.paramGroups) group.lr = rate;
     const value = await trainStep(run, random);
-    losses.push(value);
+    progress.losses.push(value);
+    progress.step = step + 1;
     tokensPerSecond =
       ((step + 1 - first) * batch * config.contextLength * 1000) / (performance.now() - began);
     if (json && share.isFirst)
@@ -221,6 +224,7 @@ async function train(run: Run): Promise<number> {
       rate: tokensPerSecond.toFixed(0),
       memory: (peakBytes(share.device) / 2 ** 20).toFixed(0),
     });
+    await checkpointer.step(step + 1, state);
   }
   bar?.stop();
   return tokensPerSecond;
@@ -230,12 +234,13 @@ async function train(run: Run): Promise<number> {
 async function job(options: Options, share: Share): Promise<void> {
   const { json, out } = options;
   const { device, isFirst } = share;
-  const checkpoint = path.join(out, 'checkpoint.safetensors');
-  const run = await prepare(options, share, checkpoint);
-  const { losses, model, optimizer, steps, text } = run;
+  await using checkpointer = await openCheckpoints(options, isFirst);
+  const run = await prepare(options, share, checkpointer);
+  const { model, state, steps, text } = run;
+  const { losses } = state.progress;
   const tokensPerSecond = await train(run);
   const validationLoss = await validate(run);
-  await saveCheckpoint(checkpoint, model, optimizer, { step: steps, losses }, isFirst);
+  const checkpoint = await checkpointer.save(steps, state);
   const sample = json ? '' : await sampleText(model, 'Call me ', 240, device);
   if (!isFirst) return;
   const bigram = bigramLoss(text, config.contextLength);

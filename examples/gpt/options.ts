@@ -16,6 +16,8 @@ export interface Options {
   /** How the ranks share parameters. */
   parallel: Parallel;
   resume: boolean;
+  /** A checkpoint is written after so many steps. */
+  saveEvery: number;
   json: boolean;
   out: string;
   /** A text file instead of Moby-Dick. */
@@ -69,6 +71,7 @@ export function parseOptions(): Options {
     .option('--lr <rate>', 'highest learning rate', rate, 2e-3)
     .option('--seed <n>', 'of weights and batches', count(0), 1337)
     .option('--resume', 'go on from the last checkpoint', false)
+    .option('--save-every <n>', 'steps between checkpoints', count(1), 200)
     .option('--json', 'one JSON object a step instead of a progress bar', false)
     .option('--text <file>', 'what to learn; its last tenth is held out (default: Moby-Dick)')
     .option('--out <folder>', 'for the checkpoint and the loss curve', path.join('runs', 'gpt'));

@@ -8,7 +8,6 @@ import {
   type DeviceMesh,
   DistributedDataParallel,
   DTensor,
-  distributeTensor,
   fullyShard,
   initDeviceMesh,
   lossParallel,
@@ -16,14 +15,7 @@ import {
   parallelizeModule,
   RowwiseParallel,
 } from '../../lib/distributed.js';
-import {
-  crossEntropy,
-  type DeviceName,
-  keep,
-  noGrad,
-  type optim,
-  Tensor,
-} from '../../lib/index.js';
+import { crossEntropy, type DeviceName, noGrad, type Tensor } from '../../lib/index.js';
 import type { Gpt } from './model.js';
 import type { Parallel } from './options.js';
 
@@ -57,11 +49,8 @@ export interface Share {
   readonly part: number;
   readonly parts: number;
   readonly device: DeviceName;
-  /**
-   * Shards the model and the state of the optimizer. Returns what training calls: the model, or
-   * one around it that averages gradients.
-   */
-  cut(model: Gpt, optimizer: optim.AdamW): Callable;
+  /** Shards the model. Returns what training calls: the model, or one that averages gradients. */
+  cut(model: Gpt): Callable;
   /** Mean over the shares of a batch, in place. */
   average(t: Tensor): void;
   /** Whether backward averages gradients by itself. */
@@ -92,7 +81,7 @@ export function shared({ dp, tp }: MeshSizes, parallel: Parallel, device: Device
     part: mesh.getLocalRank('dp'),
     parts: dp,
     device: type === 'cpu' ? 'cpu' : `cuda:${mesh.getRank()}`,
-    cut: (model, optimizer) => cutModel(model, optimizer, mesh, parallel),
+    cut: (model) => cutModel(model, mesh, parallel),
     average: (t) => {
       if (dp > 1) allReduce(t, { op: 'avg', group });
     },
@@ -100,27 +89,11 @@ export function shared({ dp, tp }: MeshSizes, parallel: Parallel, device: Device
   };
 }
 
-function cutModel(
-  model: Gpt,
-  optimizer: optim.AdamW,
-  mesh: DeviceMesh,
-  parallel: Parallel,
-): Callable {
+function cutModel(model: Gpt, mesh: DeviceMesh, parallel: Parallel): Callable {
   if (mesh.size('tp') > 1) parallelizeModule(model, mesh.get('tp'), plan);
   if (parallel !== 'ddp') {
     for (const block of model.blocks) fullyShard(block, { mesh: mesh.get('dp') });
     fullyShard(model, { mesh: mesh.get('dp') });
-  }
-  // The state of a checkpoint is whole; it is sharded like its parameter.
-  for (const [p, values] of optimizer.state) {
-    if (!(p instanceof DTensor)) continue;
-    const { deviceMesh, placements } = p;
-    const shardOrder = p._spec.order;
-    for (const [name, value] of Object.entries(values))
-      if (value instanceof Tensor && value.ndim > 0)
-        values[name] = keep(
-          distributeTensor(value, deviceMesh, placements, { shardOrder, srcDataRank: null }),
-        );
   }
   return usesDdp(mesh, parallel)
     ? new DistributedDataParallel(model, { processGroup: mesh.getGroup('dp') })

@@ -1,5 +1,5 @@
 /** `Checkpointer`: saves a run every so many steps and when it is told to stop, and resumes it. */
-import { checkFlag, checkNumber, optionsOf } from '../../core/options.js';
+import { checkFlag, checkNumber, optionsOf, unexpected } from '../../core/options.js';
 import { CheckpointError } from '../../index.js';
 import { distributedCheckpoint } from './distributed-checkpoint.js';
 import type { PendingSave } from './pending-saves.js';
@@ -30,6 +30,8 @@ export interface CheckpointerOptions {
   async?: boolean;
   /** Whether SIGINT and SIGTERM save and end the program. True by default. */
   signals?: boolean;
+  /** What the command that goes on gets in addition, such as `['--resume']`, unless it has it. */
+  resumeArguments?: readonly string[];
 }
 
 /**
@@ -52,6 +54,7 @@ export class Checkpointer {
   private readonly every: number;
   private readonly keep: number;
   private readonly isAsync: boolean;
+  private readonly resumeArguments: readonly string[];
   private readonly ranks = new Ranks('signals');
   private readonly unwatch: () => void;
   private pending: PendingSave | null = null;
@@ -59,8 +62,11 @@ export class Checkpointer {
   private signals: (() => Promise<number>) | null = null;
 
   constructor(options: CheckpointerOptions) {
-    const given = optionsOf(OP, options, 'folder every keep async signals');
+    const given = optionsOf(OP, options, 'folder every keep async signals resumeArguments');
     const { folder, every, keep = 1, async: isAsync = true, signals = true } = given;
+    const { resumeArguments = [] } = given;
+    if (!Array.isArray(resumeArguments) || resumeArguments.some((a) => typeof a !== 'string'))
+      throw unexpected(OP, 'resumeArguments', 'a list of strings', resumeArguments);
     checkFolder(OP, folder);
     checkNumber(OP, 'every', every, { from: 1, whole: true });
     checkNumber(OP, 'keep', keep, { from: 1, whole: true });
@@ -70,6 +76,7 @@ export class Checkpointer {
     this.every = every;
     this.keep = keep;
     this.isAsync = isAsync;
+    this.resumeArguments = resumeArguments;
     this.unwatch = signals ? watchSignals((signal) => this.reportSignal(signal)) : () => {};
   }
 
@@ -84,15 +91,29 @@ export class Checkpointer {
     checkNumber(`${OP}.step`, 'step', step, { from: 0, whole: true });
     const signal = await this.agreedSignal();
     if (signal === null && step % this.every !== 0) return;
-    await this.finish();
-    const folder = stepFolder(this.folder, step);
     if (signal === null && this.isAsync) {
+      await this.finish();
+      const folder = stepFolder(this.folder, step);
       this.pending = await distributedCheckpoint.save(folder, state, { async: true });
       return;
     }
+    const folder = await this.save(step, state);
+    if (signal !== null) await this.end(signal, folder);
+  }
+
+  /**
+   * Saves now, whatever `every` is: for the last step of a run. Call it on all ranks.
+   *
+   * @returns the folder of the checkpoint
+   * @throws CheckpointError if a rank cannot write, also in the save before; ArgumentError
+   */
+  async save(step: number, state: CheckpointState): Promise<string> {
+    checkNumber(`${OP}.save`, 'step', step, { from: 0, whole: true });
+    await this.finish();
+    const folder = stepFolder(this.folder, step);
     await distributedCheckpoint.save(folder, state);
     await this.removeOld();
-    if (signal !== null) await this.end(signal, folder);
+    return folder;
   }
 
   /**
@@ -158,7 +179,7 @@ export class Checkpointer {
 
   private async end(signal: StopSignal, folder: string): Promise<void> {
     if (this.ranks.rank === 0)
-      console.error(`${signal}: saved ${folder}. To go on: ${commandLine()}`);
+      console.error(`${signal}: saved ${folder}. To go on: ${commandLine(this.resumeArguments)}`);
     await this.ranks.arrive();
     endBy(signal);
     await new Promise(() => {}); // the signal ends the process
