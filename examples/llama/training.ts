@@ -198,7 +198,11 @@ async function runRank(
   const optimizer = new optim.AdamW(trained, { lr, weightDecay: 0 });
   const run: Run = { options, data, mesh, model, optimizer, report };
   const state: State = { model, optimizer, losses: [] };
-  await using checkpointer = new Checkpointer({ folder: checkpointsOf(out), every });
+  await using checkpointer = new Checkpointer({
+    folder: checkpointsOf(out),
+    every,
+    resumeArguments: ['--resume'],
+  });
   const first = await begin(run, checkpointer, state);
   const lossBefore = await validate(run);
   await train(run, first, checkpointer, state);
