@@ -60,6 +60,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
   };
   const outputs = ['outputLayouts', 'desiredOutputLayouts'];
   const checkpoint = path.join(tmpdir(), `shardwise-options-checkpoint-${process.pid}`);
+  if (rank === 0) process.once('exit', () => rmSync(checkpoint, { recursive: true, force: true }));
   const apply = (style: dist.ParallelStyle, module: nn.AnyModule) => (o: Options) =>
     style._apply(module, mesh, o);
   const wrapped = () => new dist.FullyShardedDataParallel(linear());
