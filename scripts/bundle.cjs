@@ -10,8 +10,6 @@ const shared = {
   absWorkingDir: root,
   platform: 'node',
   target: 'node20',
-  sourcemap: true,
-  sourcesContent: false,
   logLevel: 'warning',
 };
 
@@ -35,7 +33,7 @@ buildSync({
 });
 // A class that speaks of itself becomes `var Tensor = class _Tensor`: programs, printed modules and
 // messages know the first name. esbuild's own `keepNames` would name every closure whenever it is
-// made. Added at the ends of lines, so that source maps stay right.
+// made. The bundle keeps names and lines, and its sources are not in the package: there are no maps.
 for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).filter((name) =>
   name.endsWith('.js'),
 )) {

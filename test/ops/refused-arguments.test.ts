@@ -110,9 +110,9 @@ describe('an invalid argument', () => {
       /string/,
     ],
     'an unknown option': [
-      () => add(x, x, anything({ out: x })),
+      () => add(x, x, anything({ into: x })),
       'add',
-      /no option "out"; options are alpha/,
+      /no option "into"; options are alpha, out/,
     ],
     'a keepdim that is a number': [
       () => x.sum(0, anything(1)),
