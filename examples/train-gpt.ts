@@ -189,7 +189,6 @@ async function train(run: Run): Promise<number> {
   const { options, share, state, checkpointer, first, steps } = run;
   const { optimizer, progress } = state;
   const { batch, json, lr, seed } = options;
-  const random = makeRandom(seed + first);
   const bar =
     json || !share.isFirst
       ? null
@@ -204,7 +203,8 @@ async function train(run: Run): Promise<number> {
   for (let step = first; step < steps; step++) {
     const rate = learningRate(step, steps, lr);
     for (const group of optimizer.paramGroups) group.lr = rate;
-    const value = await trainStep(run, random);
+    // The batch depends on the step alone, so that a run that is resumed sees the same ones.
+    const value = await trainStep(run, makeRandom(seed * 1_000_003 + step));
     progress.losses.push(value);
     progress.step = step + 1;
     tokensPerSecond =

@@ -58,6 +58,10 @@ export class Checkpointer {
   private readonly ranks = new Ranks('signals');
   private readonly unwatch: () => void;
   private pending: PendingSave | null = null;
+  /** Steps that {@link resume} could not load. */
+  private readonly damaged = new Set<number>();
+  /** Whether the folder is known to hold no checkpoints of later steps. */
+  private isChecked = false;
   /** The signals of all ranks at the step before. */
   private signals: (() => Promise<number>) | null = null;
 
@@ -91,6 +95,7 @@ export class Checkpointer {
     checkNumber(`${OP}.step`, 'step', step, { from: 0, whole: true });
     const signal = await this.agreedSignal();
     if (signal === null && step % this.every !== 0) return;
+    await this.checkFolder(step);
     if (signal === null && this.isAsync) {
       await this.finish();
       const folder = stepFolder(this.folder, step);
@@ -109,11 +114,27 @@ export class Checkpointer {
    */
   async save(step: number, state: CheckpointState): Promise<string> {
     checkNumber(`${OP}.save`, 'step', step, { from: 0, whole: true });
+    await this.checkFolder(step);
     await this.finish();
     const folder = stepFolder(this.folder, step);
     await distributedCheckpoint.save(folder, state);
     await this.removeOld();
     return folder;
+  }
+
+  /** A save would be older than the checkpoints of another run, and be removed. */
+  private async checkFolder(step: number): Promise<void> {
+    if (this.isChecked) return;
+    const steps = await this.ranks.fromFirst(OP, () => completeSteps(this.folder));
+    const later = steps.find((each) => each > step && !this.damaged.has(each));
+    if (later !== undefined)
+      throw new CheckpointError(
+        `${OP}: expected a folder without checkpoints of later steps than ${step}, got ` +
+          `${stepFolder(this.folder, later)}. Call resume before the first step to go on with that ` +
+          'run, or give another folder.',
+        { folder: this.folder, step, later },
+      );
+    this.isChecked = true;
   }
 
   /**
@@ -133,6 +154,7 @@ export class Checkpointer {
       } catch (error) {
         if (!(error instanceof CheckpointError) || 'missing' in error.details) throw error;
         first ??= error;
+        this.damaged.add(step);
         if (this.ranks.rank === 0)
           console.warn(
             `${op}: step ${step} cannot be loaded, trying the one before: ${error.message}`,
@@ -143,10 +165,15 @@ export class Checkpointer {
     return null;
   }
 
-  /** Waits for the save in the background, and stops watching signals. @throws CheckpointError */
+  /**
+   * Waits for the save in the background, and stops watching signals. A signal that came after the
+   * last step ends the process now. @throws CheckpointError
+   */
   async close(): Promise<void> {
+    const signal = signalOf(signalNumber());
     this.unwatch();
     await this.finish();
+    if (signal !== null) endBy(signal);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -169,7 +196,8 @@ export class Checkpointer {
   }
 
   private async removeOld(): Promise<void> {
-    if (this.ranks.rank === 0) await removeOldSteps(this.folder, this.keep).catch(() => {});
+    if (this.ranks.rank === 0)
+      await removeOldSteps(this.folder, this.keep, this.damaged).catch(() => {});
   }
 
   private reportSignal(signal: StopSignal): void {

@@ -138,6 +138,10 @@ function addTargets(
     checkSameParameters(entries.op, full, own, group.params);
     return group;
   });
+  const isSaved = optimizer.paramGroups.some(
+    (_, i) => savedGroup(saved, `${path}.param_groups.${i}`) !== null,
+  );
+  if (!isSaved) return;
   entries.finish.push(() => {
     const numbered = groups.map((group, i) => ({
       ...group,

@@ -7,6 +7,7 @@ import { mkdir, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { unexpected } from '../../core/options.js';
 import {
+  ArgumentError,
   CheckpointError,
   type DTypeName,
   keep,
@@ -43,6 +44,8 @@ interface Contribution {
   readonly aliases: readonly (readonly [path: string, first: string])[];
   /** JSON of each value; those of random numbers are marked. */
   readonly values: readonly (readonly [path: string, json: string])[];
+  /** The folder, from the root of the file system. */
+  readonly folder: string;
   readonly generation: number;
   /** A word that no other save has; that of rank 0 counts. */
   readonly token: string;
@@ -79,7 +82,14 @@ export async function prepareSave(
     if (earlier !== null) throw earlier;
     return contribute(ranks, folder, state, regions);
   });
-  const [{ generation }] = contributions as [Contribution];
+  const [{ generation, folder: common }] = contributions as [Contribution];
+  const other = contributions.findIndex((each) => each.folder !== common);
+  if (other > 0)
+    throw new ArgumentError(
+      `${OP}: expected one folder on all ranks, got ${common} on rank 0 and ` +
+        `${contributions[other]?.folder} on rank ${other}`,
+      { op: OP, argument: 'folder' },
+    );
   const chunks = planChunks(
     OP,
     contributions.map(({ parts }) => parts),
@@ -118,6 +128,7 @@ async function contribute(
     parts,
     aliases: [...entries.aliases],
     values,
+    folder: path.resolve(folder),
     generation: await nextGeneration(ranks, folder),
     token: randomBytes(8).toString('hex'),
   };

@@ -37,16 +37,22 @@ export async function completeSteps(folder: string): Promise<number[]> {
 }
 
 /**
- * Removes all but the last checkpoints, and what crashes left before them. Folders that cannot be
- * removed stay.
+ * Removes all but the last checkpoints, what crashes left before them, and those that are damaged.
+ * Folders that cannot be removed stay.
  */
-export async function removeOldSteps(folder: string, keep: number): Promise<void> {
+export async function removeOldSteps(
+  folder: string,
+  keep: number,
+  damaged: ReadonlySet<number>,
+): Promise<void> {
   const steps = await stepsOf(folder);
-  const complete = steps.flatMap(({ step, isComplete }) => (isComplete ? [step] : []));
+  const complete = steps.flatMap(({ step, isComplete }) =>
+    isComplete && !damaged.has(step) ? [step] : [],
+  );
   const kept = new Set(complete.slice(0, keep));
   const [last] = complete;
   for (const { step } of steps) {
-    if (kept.has(step) || last === undefined || step > last) continue;
+    if (kept.has(step) || last === undefined || (step > last && !damaged.has(step))) continue;
     const old = stepFolder(folder, step);
     // Without an index it is no checkpoint, also if the rest is not removed.
     await rm(path.join(old, INDEX_NAME), { force: true }).catch(() => {});

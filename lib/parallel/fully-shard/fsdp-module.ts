@@ -76,6 +76,7 @@ const methods: FSDPModule & ThisType<nn.AnyModule> = {
     checkFlag('unshard', 'asyncOp', asyncOp);
     const state = stateOf(this as nn.AnyModule) as FSDPState;
     state.initialize();
+    state.group.freeStale();
     state.group.unshard();
     const wait = (): void => {
       state.group.waitForUnshard();

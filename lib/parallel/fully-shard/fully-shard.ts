@@ -85,6 +85,7 @@ export function fullyShard<M extends nn.AnyModule>(
   );
   const reshards = reshardAfterForward === null ? null : reshardAfterForward !== false;
   new FSDPState(module, group, mpPolicy, reshards);
+  for (const { parameter } of parameters) grouped.add(parameter);
   return addMethods(module);
 }
 
@@ -103,18 +104,27 @@ function checkModule(op: string, module: nn.AnyModule): void {
     );
 }
 
-/** The parameters that no call below has taken, with all properties that hold each. */
+/** Parameters of all groups. */
+const grouped = new WeakSet<nn.Parameter>();
+
+function refuseShared(path: string): never {
+  throw new ShardingError(
+    `fullyShard: expected modules that share "${path}" to be in one group, got one that fullyShard ` +
+      'was called on before. Call it on a module that contains both instead.',
+    { op: 'fullyShard', parameter: path },
+  );
+}
+
+/**
+ * The parameters that no call below has taken, with all properties that hold each. @throws
+ * ShardingError for one that another group shares
+ */
 function ownSlots(root: nn.AnyModule): [path: string, slots: Slot[]][] {
   const found = new Map<nn.Parameter, [string, Slot[]]>();
-  const taken = new Set<unknown>();
   const visit = (module: nn.AnyModule, path: string, seen: Set<nn.AnyModule>): void => {
     if (seen.has(module)) return;
     seen.add(module);
-    const state = module === root ? null : stateOf(module);
-    if (state !== null) {
-      for (const { parameter } of state.group.parameters) taken.add(parameter);
-      return;
-    }
+    if (module !== root && stateOf(module) !== null) return;
     for (const [name, parameter] of module.namedParameters('', { recurse: false })) {
       const slot = { module, name };
       const known = found.get(parameter);
@@ -126,7 +136,10 @@ function ownSlots(root: nn.AnyModule): [path: string, slots: Slot[]][] {
       visit(child, [path, name].filter((part) => part !== '').join('.'), seen);
   };
   visit(root, '', new Set());
-  return [...found].flatMap(([parameter, entry]) => (taken.has(parameter) ? [] : [entry]));
+  return [...found].map(([parameter, entry]) => {
+    if (grouped.has(parameter)) refuseShared(entry[0]);
+    return entry;
+  });
 }
 
 function dimChooser(

@@ -60,6 +60,8 @@ export class FSDPParamGroup {
   /** The whole parameters of the last forward, for a forward that backward runs again. */
   private whole: readonly Tensor[] = [];
   private isGathering = false;
+  /** The {@link version} of the shards in the whole parameters. */
+  private gathered = -1;
 
   /** A group without parameters needs neither a mesh nor a device. */
   constructor(
@@ -164,7 +166,22 @@ export class FSDPParamGroup {
     if (this.memory === null || this.shardedState === 'UNSHARDED' || this.isGathering) return;
     if (!this.memory.hasDtype()) this.initialize(this.comm as CommContext);
     this.memory.startGather();
+    this.gathered = this.version();
     this.isGathering = true;
+  }
+
+  /** How often the shards were changed in place: an optimizer's step counts once for each. */
+  private version(): number {
+    let sum = 0;
+    for (const { parameter } of this.parameters) sum += parameter._version;
+    return sum;
+  }
+
+  /** Frees whole parameters whose shards have changed since they were gathered. @internal */
+  freeStale(): void {
+    if (this.gathered === this.version()) return;
+    this.dropGather();
+    this.reshard();
   }
 
   /** The parameters are whole for all that is submitted from now on. @internal */
@@ -233,6 +250,7 @@ export class FSDPParamGroup {
   preForward(): void {
     this.trainingState = TrainingState.FORWARD;
     if (this.memory === null) return;
+    this.freeStale();
     this.unshard();
     this.waitForUnshard();
     this.whole = Unshard.apply(this, ...this.parameters.map(({ parameter }) => parameter));

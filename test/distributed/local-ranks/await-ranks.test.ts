@@ -75,7 +75,7 @@ describeOverEngines('local ranks after one has failed', () => {
         await sleep(50);
         throw new Error('boom');
       }
-      if (rank === 1) return void (await sleep(100));
+      if (rank === 1) return void (await sleep(1000)); // it is still there when rank 2 has failed
       const x = ones([2]);
       allReduce(x, { group: pair });
       await x.read().catch((error: Error) => seen.push(error.message));

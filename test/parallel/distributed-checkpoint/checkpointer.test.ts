@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Checkpointer, distributedCheckpoint, launch } from '../../../lib/distributed.js';
-import { ArgumentError, full, zeros } from '../../../lib/index.js';
+import { ArgumentError, CheckpointError, full, zeros } from '../../../lib/index.js';
 import { programArguments } from '../../run-program.js';
 
 let folder: string;
@@ -42,6 +42,35 @@ describe('a Checkpointer', () => {
         await checkpointer.close();
       });
     });
+
+  it('refuses a folder with checkpoints of later steps, unless it resumed from them', async () => {
+    const options = { folder, every: 1, keep: 1, async: false, signals: false };
+    const earlier = new Checkpointer(options);
+    await earlier.save(100, { t: full([4], 1) });
+    const later = new Checkpointer(options);
+    await assert.rejects(
+      later.step(1, { t: zeros([4]) }),
+      (error: Error) =>
+        error instanceof CheckpointError && /step-100.*Call resume/.test(error.message),
+    );
+    assert.deepEqual(steps(), ['step-100']);
+    assert.equal(await later.resume({ t: zeros([4]) }), 100);
+    await later.step(101, { t: zeros([4]) });
+    assert.deepEqual(steps(), ['step-101']);
+  });
+
+  it('does not count a damaged checkpoint among those that it keeps', async () => {
+    const options = { folder, every: 1, keep: 2, async: false, signals: false };
+    const earlier = new Checkpointer(options);
+    for (const step of [5, 10]) await earlier.save(step, { t: full([100], step) });
+    truncateSync(path.join(folder, 'step-10', 'generation-1-rank-0.safetensors'), 100);
+    const { warn } = console;
+    console.warn = () => {};
+    const next = new Checkpointer(options);
+    assert.equal(await next.resume({ t: zeros([100]) }).finally(() => (console.warn = warn)), 5);
+    for (let step = 6; step <= 8; step++) await next.step(step, { t: full([100], step) });
+    assert.deepEqual(steps(), ['step-7', 'step-8']);
+  });
 
   it('resumes from the checkpoint before if the last is damaged or incomplete, and says so', async () => {
     const checkpointer = new Checkpointer({

@@ -18,6 +18,7 @@ import {
   getRngState,
   manualSeed,
   nn,
+  ones,
   optim,
   rand,
   randn,
@@ -275,5 +276,26 @@ describe('the state of a training run', () => {
         ),
     );
     assert.deepEqual(await parametersOf(model), before);
+  });
+
+  it('is refused where ranks name different folders', async () => {
+    await assert.rejects(
+      launch(2, async (rank) =>
+        distributedCheckpoint.save(path.join(folder, `of-${rank}`), { t: ones([2]) }),
+      ),
+      /expected one folder on all ranks, got \S*of-0 on rank 0 and \S*of-1 on rank 1/,
+    );
+  });
+
+  it('keeps the state of an optimizer that the checkpoint does not have', async () => {
+    const model = new nn.Linear(2, 2);
+    const adam = new optim.AdamW(model.parameters());
+    model(ones([1, 2]))
+      .sum()
+      .backward();
+    adam.step();
+    await distributedCheckpoint.save(folder, { model });
+    await distributedCheckpoint.load(folder, { model, optimizer: adam }, { strict: false });
+    assert.equal(adam.state.size, 2);
   });
 });
