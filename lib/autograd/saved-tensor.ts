@@ -9,8 +9,8 @@ import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
 /** Options of {@link savedTensorsHooks}. */
 export interface SavedTensorsHooksOptions<P = unknown> {
   /**
-   * Runs when the graph needs a packed value no more: after a backward pass that does not retain the
-   * graph. For a graph that is dropped without one it never runs.
+   * Runs when the graph needs a packed value no more: after a backward pass that does not retain
+   * the graph. For a graph that is dropped without one it never runs.
    */
   release?: (packed: P) => void;
 }
@@ -116,8 +116,8 @@ export class SavedTensor {
   }
 
   /**
-   * The saved value. Its history is that of the saved tensor; without `needsHistory`, a tensor from a
-   * hook has its own. @throws InPlaceError if it was overwritten since.
+   * The saved value. Its history is that of the saved tensor; without `needsHistory`, a tensor from
+   * a hook has its own. @throws InPlaceError if it was overwritten since.
    */
   unpack(op: string, role: string, maker: GradFn, needsHistory: boolean): Tensor {
     const { hooks: own } = this;

@@ -126,8 +126,8 @@ export class SafetensorsFile {
   }
 
   /**
-   * Reads one tensor, or with `ranges` a part of it at the cost of the part. On the CPU the bytes go
-   * directly into its memory.
+   * Reads one tensor, or with `ranges` a part of it at the cost of the part. On the CPU the bytes
+   * go directly into its memory.
    *
    * @throws CheckpointError if the file has no tensor of this name; ArgumentError, ShapeError,
    * IndexError for ranges that do not fit the tensor
@@ -159,13 +159,13 @@ export class SafetensorsFile {
    * Reads parts of several tensors into tensors that are there, with few large reads and little
    * memory beside them. The targets take the values as by `copy_`, on any device and of any dtype.
    *
-   * Resolves to a checksum of each part: that of the whole stored tensor, as {@link saveSafetensors}
-   * returns it, with zeros in the place of all that is not of the part. The checksums of parts that
-   * together are the tensor give that of the tensor by XOR.
+   * Resolves to a checksum of each part: that of the whole stored tensor, as {@link
+   * saveSafetensors} returns it, with zeros in the place of all that is not of the part. The
+   * checksums of parts that together are the tensor give that of the tensor by XOR.
    *
    * @throws CheckpointError if the file has no tensor of a name, is too short or cannot be read;
-   * ShapeError if a target does not have the shape of its part; ArgumentError, IndexError for ranges
-   * that do not fit the tensor
+   * ShapeError if a target does not have the shape of its part; ArgumentError, IndexError for
+   * ranges that do not fit the tensor
    * @example
    * const rows = zeros([1000, 64]);
    * await file.readInto([{ name: 'embedding.weight', ranges: [[1000, 2000]], into: rows }]);

@@ -21,7 +21,9 @@ export interface Selection {
 
 /** Reads that are under way at a time. */
 const MOST_READS = 32;
-/** Maximal bytes of gaps between runs that are read as well, so that small tensors take one read. */
+/**
+ * Maximal bytes of gaps between runs that are read as well, so that small tensors take one read.
+ */
 const MOST_GAP_BYTES = 2048;
 /** Maximal bytes of a read that includes gaps. */
 const MOST_GROUP_BYTES = 4 * 2 ** 20;
@@ -29,8 +31,8 @@ const MOST_GROUP_BYTES = 4 * 2 ** 20;
 /**
  * Checks ranges: one for each dim, `null` for all of a dim; dims without a range are read whole.
  *
- * @throws ArgumentError for what are no ranges; ShapeError for too many; IndexError for indices that
- * the tensor does not have
+ * @throws ArgumentError for what are no ranges; ShapeError for too many; IndexError for indices
+ * that the tensor does not have
  */
 export function selectionOf(op: string, ranges: unknown, shape: Shape): Selection {
   if (!Array.isArray(ranges))
@@ -165,7 +167,8 @@ export function* readsOf(
 }
 
 /**
- * Reads a selection of a tensor that begins at byte `at` of a file into `bytes`, in row-major order.
+ * Reads a selection of a tensor that begins at byte `at` of a file into `bytes`, in row-major
+ * order.
  *
  * @throws CheckpointError if the file is too short or cannot be read
  */

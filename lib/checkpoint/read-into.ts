@@ -1,6 +1,6 @@
 /**
- * Reads parts of stored tensors into tensors that are there. Large parts take several bounded reads,
- * small neighbours share one, so that neither memory nor the number of reads grows.
+ * Reads parts of stored tensors into tensors that are there. Large parts take several bounded
+ * reads, small neighbours share one, so that neither memory nor the number of reads grows.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { bool, type DType } from '../core/dtype.js';

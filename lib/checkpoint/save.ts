@@ -194,7 +194,9 @@ async function writeAll(
   return checksums;
 }
 
-/** Writes the elements of a tensor in row-major order, a chunk at a time; returns their checksum. */
+/**
+ * Writes the elements of a tensor in row-major order, a chunk at a time; returns their checksum.
+ */
 async function writeTensor(
   file: FileHandle,
   path: string,

@@ -173,7 +173,9 @@ export class Tracer {
     return this.constant(t);
   }
 
-  /** Whether the trace made the memory of a tensor. Tensors on `meta` from outside are fake as well. */
+  /**
+   * Whether the trace made the memory of a tensor. Tensors on `meta` from outside are fake as well.
+   */
   private isOwn(t: Tensor): boolean {
     return t.isFake && (t.device.type !== 'meta' || this.storages.has(t.storage as Storage));
   }

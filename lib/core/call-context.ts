@@ -83,8 +83,8 @@ export function insideBackwardOf<T>(modules: readonly object[], fn: () => T): T 
 
 /**
  * Runs `fn` with `site` as the place that errors name for the collectives in it. A library that
- * calls collectives says so what it does; and the search for the program's line, which takes tens of
- * microseconds in a deep stack, is saved.
+ * calls collectives says so what it does; and the search for the program's line, which takes tens
+ * of microseconds in a deep stack, is saved.
  *
  * @example withCallSite('the all-gather of blocks.0', () => allGatherIntoTensor(whole, shard));
  */

@@ -77,8 +77,8 @@ export function toOneDevice(own: Device, other: Device): string {
 /** Advice for an error about a tensor on `meta` where values are needed. @internal */
 export const META_ADVICE =
   "Tensors on 'meta' have no values: give a module memory with module.toEmpty({ device }) and " +
-  'values with resetParameters() or loadStateDict(), or load it with { assign: true }. To compute ' +
-  "shapes alone, move the other tensors with .to('meta').";
+  'values with resetParameters() or loadStateDict(), or load it with { assign: true }. To ' +
+  "compute shapes alone, move the other tensors with .to('meta').";
 
 /** Finds a device of the current rank by type and index. @internal */
 export function deviceByCode(code: number): Device {
@@ -143,8 +143,9 @@ export function setDefaultDevice(name: DeviceName | Device): void {
 }
 
 /**
- * Runs a function in which new tensors that are given no device are on this one: `withDevice('meta',
- * () => new Model())` makes a model without memory. Returns what the function returns.
+ * Runs a function in which new tensors that are given no device are on this one:
+ * `withDevice('meta', () => new Model())` makes a model without memory. Returns what the function
+ * returns.
  *
  * @throws DeviceError if the name is malformed; ArgumentError if `fn` is no function, or returns a
  * promise

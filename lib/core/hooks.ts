@@ -2,7 +2,8 @@
  * The seams of the library: what a lower layer calls and a higher layer provides. Imports run
  * downwards only, so lib/runtime.ts assigns these at start, and lib/runtime-distributed.ts those
  * that only programs of several ranks need. Nothing else assigns `hooks`. Of `layers`, mixed
- * precision replaces `entry`, a dispatch mode `dtensor` and swapBackend `backend` while they are on.
+ * precision replaces `entry`, a dispatch mode `dtensor` and swapBackend `backend` while they are
+ * on.
  */
 import type { OperandConverter } from './autocast.js';
 import type { Backend } from './backend.js';

@@ -87,15 +87,17 @@ export function scope<T>(fn?: () => T): T | OpenScope {
 
 /** Options of {@link owned}. */
 export interface OwnedOptions {
-  /** Leave memory alone that `fn` returns but did not create, instead of an error. Default: false. */
+  /**
+   * Leave memory alone that `fn` returns but did not create, instead of an error. Default: false.
+   */
   allowOthers?: boolean;
 }
 
 /**
  * Runs `fn` and makes each tensor that it returns the only owner of its memory. `dispose()` of that
- * tensor frees it, views or not, and `untypedStorage().resize_(0)` frees it until a later `resize_`.
- * No scope, garbage collection or view does. What else `fn` created is freed as in a scope. For
- * buffers that are freed and filled again and again.
+ * tensor frees it, views or not, and `untypedStorage().resize_(0)` frees it until a later
+ * `resize_`. No scope, garbage collection or view does. What else `fn` created is freed as in a
+ * scope. For buffers that are freed and filled again and again.
  *
  * A tensor that is dropped without `dispose()` is a leak. Where several returned tensors show the
  * same memory, the first owns it. `dispose()` leaves memory to the garbage collector if a function
@@ -139,7 +141,9 @@ function giveToReturned(result: unknown, opened: Scope, allowOthers: boolean): v
   for (const storage of returned.keys())
     if (storage.scope !== opened && storage.handle !== FAKE_HANDLE)
       throw new ArgumentError(
-        'memory.owned: expected fn to return tensors that it created, got one whose memory was there before, or was passed to keep(). Create it inside, as in memory.owned(() => empty([n])).',
+        'memory.owned: expected fn to return tensors that it created, got one whose memory was ' +
+          'there before, or was passed to keep(). Create it inside, as in memory.owned(() => ' +
+          'empty([n])).',
         { op: 'memory.owned' },
       );
   for (const [storage, [first]] of returned) storage.giveTo(first as object);

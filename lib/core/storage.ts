@@ -90,8 +90,8 @@ export class Storage {
   }
 
   /**
-   * Sets what errors say when a tensor is read that the storage no longer holds after `resize_`: who
-   * resized it, and what the program can do. By default they advise to resize and fill it.
+   * Sets what errors say when a tensor is read that the storage no longer holds after `resize_`:
+   * who resized it, and what the program can do. By default they advise to resize and fill it.
    */
   explainResize(text: string): this {
     if (typeof text !== 'string')

@@ -1,4 +1,7 @@
-/** `withDispatchMode`: a function of the program stands between autograd and the ops that it records. */
+/**
+ * `withDispatchMode`: a function of the program stands between autograd and the ops that it
+ * records.
+ */
 import type { Layer } from '../core/dispatch.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
@@ -28,11 +31,11 @@ export type DispatchMode = (call: DispatchedCall) => readonly Tensor[];
 
 /**
  * Runs `fn`; each call of an op that it makes goes to `mode`, which may count it, run it or replace
- * its results. Autograd records the call as always. Modes nest: what the inner one runs comes to the
- * outer one.
+ * its results. Autograd records the call as always. Modes nest: what the inner one runs comes to
+ * the outer one.
  *
- * @throws ArgumentError for what is no function, for an asynchronous `fn`, and for a mode that returns
- * no list of tensors
+ * @throws ArgumentError for what is no function, for an asynchronous `fn`, and for a mode that
+ * returns no list of tensors
  * @see PyTorch `torch.utils._python_dispatch.TorchDispatchMode`
  * @example
  * const names: string[] = [];

@@ -184,8 +184,8 @@ class Loading implements LoadStateDictReport {
   }
 
   /**
-   * The states of the children by name. What belongs to no child and no tensor is unexpected, unless
-   * the module wraps another one, which then gets it.
+   * The states of the children by name. What belongs to no child and no tensor is unexpected,
+   * unless the module wraps another one, which then gets it.
    */
   private split(
     state: ReadonlyMap<string, Tensor>,

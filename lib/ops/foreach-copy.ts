@@ -1,6 +1,6 @@
 /**
- * Copies of many tensors in one command: foreachCopy_, and the unpacking and packing of flat buffers
- * between ranks, splitWithSizesCopy and chunkCat.
+ * Copies of many tensors in one command: foreachCopy_, and the unpacking and packing of flat
+ * buffers between ranks, splitWithSizesCopy and chunkCat.
  */
 import { toOneDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
@@ -31,8 +31,8 @@ const foreachCopyOp = defineStep(
 
 /**
  * y = x for each pair, in place and converted to the dtype of y, many in one command. Shapes:
- * broadcast in each pair; pairs of equal shapes on one device are fast. Dtypes: any. Gradient: as of
- * {@link Tensor.copy_}, pair by pair.
+ * broadcast in each pair; pairs of equal shapes on one device are fast. Dtypes: any. Gradient: as
+ * of {@link Tensor.copy_}, pair by pair.
  *
  * @throws ArgumentError for what are no lists of tensors, or lists of two lengths; ShapeError,
  * InPlaceError as {@link Tensor.copy_}
@@ -43,7 +43,8 @@ export function foreachCopy_(targets: readonly Tensor[], sources: readonly Tenso
   requireTensors(sources, 'foreachCopy_', 'sources');
   if (targets.length !== sources.length)
     throw new ArgumentError(
-      `foreachCopy_: expected a source for each of ${targets.length} targets, got ${sources.length}`,
+      `foreachCopy_: expected a source for each of ${targets.length} targets, got ` +
+        `${sources.length}`,
       { op: 'foreachCopy_', targets: targets.length, sources: sources.length },
     );
   if (canShareCommand(targets, sources))
@@ -102,11 +103,11 @@ export interface SplitWithSizesCopyOptions {
 }
 
 /**
- * Parts of the sizes listed along a dim, as {@link split} has them, but copied: into new tensors, or
- * into those of `out`, all in one command where they are contiguous and there are at most 4096 rows. It unpacks what an all-gather
- * of flat buffers has given: `[ranks, numel]` with `dim` 1 into the rows of each parameter. Shapes:
- * as of {@link split}, which those of `out` must equal. Dtypes: any; `out` may have others. Gradient:
- * yes, without `out`.
+ * Parts of the sizes listed along a dim, as {@link split} has them, but copied: into new tensors,
+ * or into those of `out`, all in one command where they are contiguous and there are at most 4096
+ * rows. It unpacks what an all-gather of flat buffers has given: `[ranks, numel]` with `dim` 1 into
+ * the rows of each parameter. Shapes: as of {@link split}, which those of `out` must equal. Dtypes:
+ * any; `out` may have others. Gradient: yes, without `out`.
  *
  * @returns the parts, or `out`
  * @throws ShapeError for sizes that do not add up to that of the dim, or another shape in `out`;
@@ -157,14 +158,16 @@ function checkParts(
   const total = sizes.reduce((a, b) => a + b, 0);
   if (total !== input.shape[dim])
     throw new ShapeError(
-      `${op}: sizes ${formatShape(sizes)} add up to ${total}, expected the size of dim ${dim} of ${formatShape(input.shape)}`,
+      `${op}: sizes ${formatShape(sizes)} add up to ${total}, expected the size of dim ${dim} ` +
+        `of ${formatShape(input.shape)}`,
       { op, sizes },
     );
   out.forEach((t, i) => {
     const expected = input.shape.with(dim, sizes[i] as number);
     if (!sameShape(t.shape, expected))
       throw new ShapeError(
-        `${op}: expected tensor ${i} of out to have shape ${formatShape(expected)}, got ${formatShape(t.shape)}`,
+        `${op}: expected tensor ${i} of out to have shape ${formatShape(expected)}, got ` +
+          `${formatShape(t.shape)}`,
         { op, tensor: i, expected, given: t.shape },
       );
   });
@@ -174,7 +177,8 @@ function checkParts(
 function refuseRecording(op: string, tensors: readonly Tensor[]): void {
   if (gradState.recording && tensors.some((t) => t.requiresGrad))
     throw new InPlaceError(
-      `${op}: a result in out has no gradient, but a tensor of the call requires one. Call it in noGrad, or without out.`,
+      `${op}: a result in out has no gradient, but a tensor of the call requires one. ` +
+        'Call it in noGrad, or without out.',
       { op },
     );
 }
@@ -246,9 +250,9 @@ export interface ChunkCatOptions {
 /**
  * Each tensor in `numChunks` chunks along a dim, the last ones padded by zeros, and the i-th chunks
  * of all tensors joined as row i: what a reduce-scatter of many gradients sends. Shapes: n times
- * `[a, k, ...]` with `dim` 1 to `[a, numChunks, s]`, where s is the sum of the elements of one chunk
- * of each; sizes before `dim` are equal. Dtypes: any, promoted, or that of `out`. Gradient: all,
- * without `out`.
+ * `[a, k, ...]` with `dim` 1 to `[a, numChunks, s]`, where s is the sum of the elements of one
+ * chunk of each; sizes before `dim` are equal. Dtypes: any, promoted, or that of `out`. Gradient:
+ * all, without `out`.
  *
  * @throws ArgumentError for no tensors, or fewer than one chunk; IndexError for a dim out of range;
  * ShapeError for other sizes before the dim that differ, or another shape of `out`; DeviceError for
@@ -297,7 +301,8 @@ function checkChunked(op: string, tensors: readonly Tensor[], numChunks: number)
   for (const [i, t] of tensors.entries())
     if (t.device !== device)
       throw new DeviceError(
-        `${op}: tensor ${i} is on ${t.device}, tensor 0 on ${device}. ${toOneDevice(device, t.device)}`,
+        `${op}: tensor ${i} is on ${t.device}, tensor 0 on ${device}. ` +
+          `${toOneDevice(device, t.device)}`,
         { op, tensor: i, given: String(t.device) },
       );
 }
@@ -307,7 +312,8 @@ function checkLeading(op: string, tensors: readonly Tensor[], dim: number): void
   tensors.forEach((t, i) => {
     if (t.shape.length > dim && sameShape(t.shape.slice(0, dim), lead)) return;
     throw new ShapeError(
-      `${op}: expected tensor ${i} to have a dim ${dim} after ${formatShape(lead)}, got ${formatShape(t.shape)}`,
+      `${op}: expected tensor ${i} to have a dim ${dim} after ${formatShape(lead)}, got ` +
+        `${formatShape(t.shape)}`,
       { op, tensor: i, given: t.shape },
     );
   });

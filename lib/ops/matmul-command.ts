@@ -107,7 +107,8 @@ export function lowerRowsProduct(command: CommandWriter, a: Tensor, b: Tensor, o
 function required(op: string, stride: number | null, strides: Shape): number {
   if (stride === null)
     throw new ShapeError(
-      `${op}: expected leading dims that one stride walks, got strides [${strides.join(', ')}]; copy by contiguous() first`,
+      `${op}: expected leading dims that one stride walks, got strides ` +
+        `[${strides.join(', ')}]; copy by contiguous() first`,
       { op, given: strides },
     );
   return stride;

@@ -34,8 +34,8 @@ export function dispatchInto(
   requireTensor(out, op.name, 'out');
   if (gradState.recording && (out.requiresGrad || inputs.some((t) => t.requiresGrad)))
     throw new AutogradError(
-      `${op.name}: expected no tensor that requires a gradient where \`out\` is given, because its ` +
-        'gradient would be lost. Leave `out` away, or call it inside noGrad(() => ...).',
+      `${op.name}: expected no tensor that requires a gradient where \`out\` is given, because ` +
+        'its gradient would be lost. Leave `out` away, or call it inside noGrad(() => ...).',
       { op: op.name },
     );
   const haveNoDims = inputs.every((t) => t.dim() === 0);

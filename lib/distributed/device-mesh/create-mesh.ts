@@ -114,8 +114,8 @@ export interface DeviceMeshConstructor
    * A mesh with existing groups: one dimension for a group, or a dimension for each of several
    * groups. Only their members call it.
    *
-   * @throws ArgumentError if the ranks of a group are not those along its dimension, also where this
-   * rank is not in the mesh
+   * @throws ArgumentError if the ranks of a group are not those along its dimension, also where
+   * this rank is not in the mesh
    * @see PyTorch `DeviceMesh.from_group`
    */
   fromGroup(

@@ -180,8 +180,8 @@ const MOST_CTAS = 64;
 
 /**
  * Creates a group of some ranks of the world. Every rank of the world calls it, members or not, in
- * the same order and with the same options. It does not wait. Ranks compare their lists of ranks: at
- * once in shared memory, a little later through the store.
+ * the same order and with the same options. It does not wait. Ranks compare their lists of ranks:
+ * at once in shared memory, a little later through the store.
  *
  * @param ranks - ranks of the world, each once; by default all ranks
  * @throws ArgumentError for ranks outside the world, and a `maxCtas` that is no whole number from 1

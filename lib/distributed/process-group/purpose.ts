@@ -3,9 +3,9 @@ import { callContext, withPurpose as run } from '../../core/call-context.js';
 import { checkFunction, checkSynchronous, unexpected } from '../../core/options.js';
 
 /**
- * Runs `fn` and names the purpose of its collectives. It must be equal on all ranks: another purpose
- * is an error on all of them, which quotes both. Lines after the first are advice for that error. A
- * purpose inside of another one follows it.
+ * Runs `fn` and names the purpose of its collectives. It must be equal on all ranks: another
+ * purpose is an error on all of them, which quotes both. Lines after the first are advice for that
+ * error. A purpose inside of another one follows it.
  *
  * @throws ArgumentError for what is no string or no function, and for an asynchronous function
  * @example withPurpose('of the loss', () => allReduce(loss));

@@ -33,8 +33,8 @@ export interface RankContext {
 }
 
 /**
- * The last rank that meshes may have. A rank of a fake world that exceeds its size has meshes of any
- * ranks, as in PyTorch. @internal
+ * The last rank that meshes may have. A rank of a fake world that exceeds its size has meshes of
+ * any ranks, as in PyTorch. @internal
  */
 export function lastRank({ rank, worldSize }: RankContext): number {
   return rank < worldSize ? worldSize - 1 : Number.MAX_SAFE_INTEGER;

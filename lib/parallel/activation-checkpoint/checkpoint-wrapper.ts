@@ -73,8 +73,8 @@ export interface CheckpointWrapped<M extends nn.AnyModule> {
 
 /**
  * Wraps a module, so that each call of it is a {@link checkpoint}. Names of parameters, buffers and
- * modules below stay as they were, those of state dicts too, and members of the module are members of
- * the wrapper. Hooks of the module run again in the recomputation, those of the wrapper do not.
+ * modules below stay as they were, those of state dicts too, and members of the module are members
+ * of the wrapper. Hooks of the module run again in the recomputation, those of the wrapper do not.
  *
  * @throws ArgumentError for what is no module, and for options that are none
  * @see PyTorch `torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper`

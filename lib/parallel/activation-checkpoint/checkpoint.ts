@@ -1,4 +1,6 @@
-/** `checkpoint`: computes a part of a model again in backward instead of keeping its activations. */
+/**
+ * `checkpoint`: computes a part of a model again in backward instead of keeping its activations.
+ */
 import {
   checkFlag,
   checkFunction,
@@ -72,12 +74,12 @@ export function checkedOptions(
  * when it needs the first of these tensors, and frees them as it uses them. So the memory of a part
  * of a model falls to that of its arguments, for a second forward pass.
  *
- * A last argument that is an object of options alone belongs to `checkpoint`; options objects of `fn`
- * pass through, with tensors in them. The second run has the gradient mode, mixed precision and, by
- * `preserveRngState`, random numbers of the first, those of distributed tensors too. What `fn` stores
- * elsewhere is freed at its end as in a `scope`, unless it goes through `keep`; so it returns tensors
- * in arrays, plain objects, maps or sets. Checkpoints nest, and
- * a graph that is retained is recomputed by each backward pass. It needs no process group.
+ * A last argument that is an object of options alone belongs to `checkpoint`; options objects of
+ * `fn` pass through, with tensors in them. The second run has the gradient mode, mixed precision
+ * and, by `preserveRngState`, random numbers of the first, those of distributed tensors too. What
+ * `fn` stores elsewhere is freed at its end as in a `scope`, unless it goes through `keep`; so it
+ * returns tensors in arrays, plain objects, maps or sets. Checkpoints nest, and a graph that is
+ * retained is recomputed by each backward pass. It needs no process group.
  *
  * @throws ArgumentError for options that are none, and for an asynchronous `fn`. Backward throws
  * AutogradError if the second run saves another number of tensors, or others, than the first, and

@@ -1,6 +1,6 @@
 /**
- * Selective checkpoints: results of chosen ops are kept, so that the recomputation does not run these
- * ops again.
+ * Selective checkpoints: results of chosen ops are kept, so that the recomputation does not run
+ * these ops again.
  */
 import { checkFlag, optionsOf, unexpected } from '../../core/options.js';
 import {
@@ -31,8 +31,8 @@ export interface SelectiveCheckpointContext {
 }
 
 /**
- * Chooses by the name of an op and its tensors; true means `MUST_SAVE`, false `PREFER_RECOMPUTE`. It
- * must choose the same in both runs.
+ * Chooses by the name of an op and its tensors; true means `MUST_SAVE`, false `PREFER_RECOMPUTE`.
+ * It must choose the same in both runs.
  */
 export type SelectiveCheckpointPolicy = (
   context: SelectiveCheckpointContext,
@@ -50,9 +50,9 @@ export interface SelectiveCheckpointOptions {
  * The contexts of a {@link checkpoint} that keeps the results of some ops: of those that `policy`
  * chooses, or of those in a list of names. Views and changes in place are always run again.
  *
- * @throws ArgumentError for a name that no op has, and for what is neither a function nor a list. The
- * recomputation throws AutogradError if it makes other calls than the forward pass, and InPlaceError
- * if a kept result was changed in place
+ * @throws ArgumentError for a name that no op has, and for what is neither a function nor a list.
+ * The recomputation throws AutogradError if it makes other calls than the forward pass, and
+ * InPlaceError if a kept result was changed in place
  * @see PyTorch `torch.utils.checkpoint.create_selective_checkpoint_contexts`
  * @example
  * checkpoint(block, x, { contextFn: () => createSelectiveCheckpointContexts(['matmul']) });
@@ -91,8 +91,8 @@ function policyOf(
   for (const name of names)
     if (!library.hasOp(name))
       throw new ArgumentError(
-        `${op}: there is no op "${name}". library.withDispatchMode shows the names of the ops that ` +
-          'a function calls.',
+        `${op}: there is no op "${name}". library.withDispatchMode shows the names of the ops ` +
+          'that a function calls.',
         { op, argument: 'policy', given: name },
       );
   return (_, name) => names.has(name);

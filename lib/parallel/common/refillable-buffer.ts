@@ -2,8 +2,9 @@
 import { type Device, type DType, empty, keep, type Tensor } from '../../index.js';
 
 /**
- * A flat tensor whose memory comes and goes, while the tensor and all views of it stay. Freed memory
- * is reusable in the order of the current stream, however far the host is ahead of the device.
+ * A flat tensor whose memory comes and goes, while the tensor and all views of it stay. Freed
+ * memory is reusable in the order of the current stream, however far the host is ahead of the
+ * device.
  */
 export class RefillableBuffer {
   private readonly tensor: Tensor;

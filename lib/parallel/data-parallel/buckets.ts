@@ -144,7 +144,8 @@ export class Bucket implements GradBucket {
     if (numel === flat.numel()) return result as Tensor;
     throw new AutogradError(
       'DistributedDataParallel: expected the communication hook to return the reduced tensor of ' +
-        `${flat.numel()} elements of bucket ${this.at}, got ${numel === undefined ? 'no tensor' : `${numel} elements`}`,
+        `${flat.numel()} elements of bucket ${this.at}, got ` +
+        `${numel === undefined ? 'no tensor' : `${numel} elements`}`,
       { op: 'DistributedDataParallel' },
     );
   }

@@ -25,8 +25,8 @@ export interface DistributedDataParallelOptions {
   /** The size of a bucket in MiB. Default: 25; the first bucket has 1. */
   bucketCapMb?: number;
   /**
-   * Whether each forward looks for parameters that its outputs do not depend on. They take part with
-   * zeros. Default: false.
+   * Whether each forward looks for parameters that its outputs do not depend on. They take part
+   * with zeros. Default: false.
    */
   findUnusedParameters?: boolean;
   /** Whether `.grad` is a view of a bucket, instead of a copy. Default: true. */
@@ -36,7 +36,8 @@ export interface DistributedDataParallelOptions {
 }
 
 const OPTIONS =
-  'processGroup broadcastBuffers initSync bucketCapMb findUnusedParameters gradientAsBucketView staticGraph';
+  'processGroup broadcastBuffers initSync bucketCapMb findUnusedParameters ' +
+  'gradientAsBucketView staticGraph';
 const OP = 'DistributedDataParallel';
 
 type Settings = Required<Omit<DistributedDataParallelOptions, 'processGroup'>> & {
@@ -67,9 +68,9 @@ function settingsOf(options: DistributedDataParallelOptions): Settings {
 }
 
 /**
- * Trains one model on the data of several ranks: each has all parameters, and backward averages their
- * gradients over the ranks, in buckets, while it computes the next ones. All ranks begin with the
- * state of rank 0. Names of parameters have the prefix `module.`, as in PyTorch.
+ * Trains one model on the data of several ranks: each has all parameters, and backward averages
+ * their gradients over the ranks, in buckets, while it computes the next ones. All ranks begin with
+ * the state of rank 0. Names of parameters have the prefix `module.`, as in PyTorch.
  *
  * Backward writes gradients into the buckets, and `.grad` shows them there until it becomes null. A
  * parameter that no rank has used gets a gradient of zeros with `findUnusedParameters`.
@@ -124,8 +125,8 @@ export class DistributedDataParallel<
   }
 
   /**
-   * Runs `fn`, whose forward and backward passes accumulate gradients on each rank. The first forward
-   * and backward after it reduce them. `fn` may return a promise.
+   * Runs `fn`, whose forward and backward passes accumulate gradients on each rank. The first
+   * forward and backward after it reduce them. `fn` may return a promise.
    *
    * @see PyTorch `DistributedDataParallel.no_sync`
    */
@@ -149,8 +150,8 @@ export class DistributedDataParallel<
   }
 
   /**
-   * Reduces buckets by a function of the program, for example `fp16CompressHook`. All ranks register
-   * the same one, before the first backward pass.
+   * Reduces buckets by a function of the program, for example `fp16CompressHook`. All ranks
+   * register the same one, before the first backward pass.
    *
    * @param state - the first argument of the hook
    * @throws ArgumentError for a second hook
@@ -172,7 +173,10 @@ export class DistributedDataParallel<
   }
 }
 
-/** The parameters that require gradients. @throws ArgumentError, ShardingError if DDP is not for them */
+/**
+ * The parameters that require gradients. @throws ArgumentError, ShardingError if DDP is not for
+ * them
+ */
 function trainable(module: nn.AnyModule): readonly ReducedParameter[] {
   const all = [...module.namedParameters()];
   const sharded = all.find(([, parameter]) => parameter instanceof DTensor);

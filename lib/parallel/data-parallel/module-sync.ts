@@ -1,4 +1,6 @@
-/** The state of rank 0 on all ranks: of parameters and buffers at first, of buffers in each forward. */
+/**
+ * The state of rank 0 on all ranks: of parameters and buffers at first, of buffers in each forward.
+ */
 import {
   broadcast,
   getGlobalRank,

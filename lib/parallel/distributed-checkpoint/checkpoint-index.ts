@@ -75,7 +75,9 @@ export function shardFileName(generation: number, rank: number): string {
   return `generation-${generation}-rank-${rank}.safetensors`;
 }
 
-/** The files by which ranks report while they save in the background; `token` is new in each save. */
+/**
+ * The files by which ranks report while they save in the background; `token` is new in each save.
+ */
 export function reportFilesOf(folder: string, generation: number, token: string): ReportFiles {
   const fileOf = (who: string): string =>
     path.join(folder, `generation-${generation}-${who}.${token}.json`);

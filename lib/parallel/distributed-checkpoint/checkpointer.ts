@@ -1,4 +1,4 @@
-/** `Checkpointer`: saves a run every so many steps and when it is told to stop, and resumes it. */
+/** `Checkpointer`: saves a run every so many steps and at a signal, and resumes it. */
 import { checkFlag, checkNumber, optionsOf, unexpected } from '../../core/options.js';
 import { CheckpointError } from '../../index.js';
 import { distributedCheckpoint } from './distributed-checkpoint.js';
@@ -35,9 +35,9 @@ export interface CheckpointerOptions {
 }
 
 /**
- * Saves a run every `every` steps, keeps the last `keep` checkpoints, and resumes from the last one.
- * On SIGINT or SIGTERM, which may reach the ranks at different times, all ranks save at the same step
- * and end; the command that goes on is printed. A second signal ends at once.
+ * Saves a run every `every` steps, keeps the last `keep` checkpoints, and resumes from the last
+ * one. On SIGINT or SIGTERM, which may reach the ranks at different times, all ranks save at the
+ * same step and end; the command that goes on is printed. A second signal ends at once.
  *
  * @throws ArgumentError for bad options
  * @example
@@ -85,8 +85,8 @@ export class Checkpointer {
   }
 
   /**
-   * Call it on all ranks at the end of each step. Saves if the step is a multiple of `every`, or if a
-   * rank has a signal to stop: then it also ends the process.
+   * Call it on all ranks at the end of each step. Saves if the step is a multiple of `every`, or if
+   * a rank has a signal to stop: then it also ends the process.
    *
    * @param step - a whole number from 0
    * @throws CheckpointError if a rank cannot write, also in the save before; ArgumentError
@@ -130,16 +130,16 @@ export class Checkpointer {
     if (later !== undefined)
       throw new CheckpointError(
         `${OP}: expected a folder without checkpoints of later steps than ${step}, got ` +
-          `${stepFolder(this.folder, later)}. Call resume before the first step to go on with that ` +
-          'run, or give another folder.',
+          `${stepFolder(this.folder, later)}. Call resume before the first step to go on with ` +
+          'that run, or give another folder.',
         { folder: this.folder, step, later },
       );
     this.isChecked = true;
   }
 
   /**
-   * Loads the last checkpoint into the state; one that is damaged is reported, and the one before is
-   * loaded. Resolves to its step, or null without a checkpoint.
+   * Loads the last checkpoint into the state; one that is damaged is reported, and the one before
+   * is loaded. Resolves to its step, or null without a checkpoint.
    *
    * @throws CheckpointError if no checkpoint can be read, or it does not fit the state
    */

@@ -35,16 +35,17 @@ export interface DistributedCheckpoint {
   ): Promise<PendingSave>;
   /**
    * Saves a state from all ranks, which call it together; without a process group, from this one.
-   * Each rank writes its own shards to one safetensors file of the folder, what several ranks hold is
-   * written once, and an index is written last. A crash at any moment leaves the last checkpoint.
+   * Each rank writes its own shards to one safetensors file of the folder, what several ranks hold
+   * is written once, and an index is written last. A crash at any moment leaves the last
+   * checkpoint.
    *
-   * @param state - tensors, distributed tensors, modules, optimizers, other objects with `stateDict`,
-   * and plain values, in nested objects
+   * @param state - tensors, distributed tensors, modules, optimizers, other objects with
+   * `stateDict`, and plain values, in nested objects
    * @throws CheckpointError on all ranks if one of them cannot write, with its cause; ArgumentError
    * for values that cannot be saved
    * @see PyTorch `torch.distributed.checkpoint.save`
-   * @example
-   * await distributedCheckpoint.save('run', { model, optimizer, rng: distributedCheckpoint.rng, step });
+   * @example await distributedCheckpoint.save('run', { model, optimizer, rng:
+   * distributedCheckpoint.rng, step });
    */
   save(folder: string, state: CheckpointState, options?: DistributedSaveOptions): Promise<void>;
   /**
@@ -95,7 +96,10 @@ async function save(
   return inBackground(ranks, writing);
 }
 
-/** Saves and loads the state of all ranks, for any number of them: see {@link DistributedCheckpoint}. */
+/**
+ * Saves and loads the state of all ranks, for any number of them: see {@link
+ * DistributedCheckpoint}.
+ */
 export const distributedCheckpoint: DistributedCheckpoint = Object.freeze({
   save,
 

@@ -51,8 +51,8 @@ export interface HuggingFaceLoaded {
 
 /**
  * Loads the weights of Hugging Face into a module whose parameters may be sharded in any way. Each
- * rank reads the bytes of its own shards. Values are converted to the dtypes of the module. All ranks
- * call it together.
+ * rank reads the bytes of its own shards. Values are converted to the dtypes of the module. All
+ * ranks call it together.
  *
  * @param source - a folder with `model.safetensors.index.json` or `model.safetensors`, or one file
  * @throws CheckpointError on all ranks if a file is missing or damaged, or names or shapes differ;
@@ -172,9 +172,9 @@ function matchNames(
   const missing = Object.entries(state).flatMap(([key, t]) => (loaded.has(t) ? [] : [key]));
   if (strict && (missing.length > 0 || unexpectedNames.length > 0))
     throw new CheckpointError(
-      `${op}: ${source} does not fit the module: it lacks [${missing.slice(0, 10).join(', ')}], and ` +
-        `the module lacks [${unexpectedNames.slice(0, 10).join(', ')}]. Map names by rename, or pass ` +
-        'strict: false.',
+      `${op}: ${source} does not fit the module: it lacks [${missing.slice(0, 10).join(', ')}], ` +
+        `the module lacks [${unexpectedNames.slice(0, 10).join(', ')}]. Map names by rename, or ` +
+        'pass strict: false.',
       { op, missing, unexpected: unexpectedNames },
     );
   const own = new Set([...module.parameters(), ...module.buffers()].map((t) => t.untypedStorage()));
@@ -226,9 +226,9 @@ export interface HuggingFaceSaveOptions {
 
 /**
  * Writes the whole tensors of a module, whose parameters may be sharded in any way, as Hugging Face
- * stores them: `model.safetensors`, or several files with an index. Ranks take turns in writing, and
- * the tensors of one file are in memory at a time. Shared parameters are stored once. All ranks call
- * it together.
+ * stores them: `model.safetensors`, or several files with an index. Ranks take turns in writing,
+ * and the tensors of one file are in memory at a time. Shared parameters are stored once. All ranks
+ * call it together.
  *
  * @throws CheckpointError on all ranks if a file cannot be written; ArgumentError
  */

@@ -1,6 +1,6 @@
 /**
- * Loads a checkpoint into a state. Each rank reads what it holds, wherever it lies in the files, and
- * the ranks check the checksums together.
+ * Loads a checkpoint into a state. Each rank reads what it holds, wherever it lies in the files,
+ * and the ranks check the checksums together.
  */
 import path from 'node:path';
 import {
@@ -123,7 +123,10 @@ function compare(entries: StateEntries, index: CheckpointIndex, worldSize: numbe
 const describe = (dtype: string, shape: readonly number[]): string =>
   `${dtype}[${shape.join(', ')}]`;
 
-/** What is unexpected on all ranks, or missing on one. @throws CheckpointError unless that is allowed */
+/**
+ * What is unexpected on all ranks, or missing on one. @throws CheckpointError unless that is
+ * allowed
+ */
 function differences(
   folder: string,
   compared: readonly Comparison[],

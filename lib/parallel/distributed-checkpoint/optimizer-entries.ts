@@ -55,8 +55,8 @@ function checkShapes(
     const saved = tensors.get(name);
     if (saved?.shape.join() === parameter.shape.join()) continue;
     throw new ArgumentError(
-      `${op}: "${path}" trains "${name}" of shape [${parameter.shape.join(', ')}], which the state of ` +
-        `its module has ${saved === undefined ? 'not' : `as [${saved.shape.join(', ')}]`}: flat ` +
+      `${op}: "${path}" trains "${name}" of shape [${parameter.shape.join(', ')}], which the state ` +
+        `of its module has ${saved === undefined ? 'not' : `as [${saved.shape.join(', ')}]`}: flat ` +
         'parameters of FullyShardedDataParallel. Use fullyShard to save optimizers of sharded modules.',
       { op, path, parameter: name },
     );

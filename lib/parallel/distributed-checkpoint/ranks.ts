@@ -96,7 +96,9 @@ export class Ranks {
     if (this.group !== null) await barrier({ group: this.group });
   }
 
-  /** Starts to find the maximum of a number of each rank; the function that it returns waits for it. */
+  /**
+   * Starts to find the maximum of a number of each rank; the function that it returns waits for it.
+   */
   startMaximum(value: number): () => Promise<number> {
     if (this.group === null) return async () => value;
     const maximum = keep(tensor([value], { dtype: int32, device: this.device() }));
@@ -124,8 +126,8 @@ export class Ranks {
   }
 
   /**
-   * Runs `write` on all ranks, then `finish` with their results on rank 0. @throws CheckpointError on
-   * all ranks if one of them fails
+   * Runs `write` on all ranks, then `finish` with their results on rank 0. @throws CheckpointError
+   * on all ranks if one of them fails
    */
   async commit<T>(
     op: string,
@@ -139,9 +141,9 @@ export class Ranks {
   }
 
   /**
-   * As {@link commit}, while the program goes on. Ranks report by files of a folder that all of them
-   * see: collectives of CPUs run in the order of computation, and the ranks come here at different
-   * places of it, so they would wait for each other.
+   * As {@link commit}, while the program goes on. Ranks report by files of a folder that all of
+   * them see: collectives of CPUs run in the order of computation, and the ranks come here at
+   * different places of it, so they would wait for each other.
    */
   async commitByFiles<T>(
     op: string,

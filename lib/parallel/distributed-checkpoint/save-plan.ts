@@ -28,8 +28,8 @@ interface SharedPart {
 }
 
 /**
- * Decides for all parts; all ranks decide alike. @throws CheckpointError if ranks hold tensors of one
- * path that differ
+ * Decides for all parts; all ranks decide alike. @throws CheckpointError if ranks hold tensors of
+ * one path that differ
  */
 export function planChunks(op: string, held: readonly (readonly HeldPart[])[]): PlannedChunk[] {
   const total = held.map(() => 0);

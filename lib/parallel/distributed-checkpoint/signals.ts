@@ -8,7 +8,9 @@ import { constants } from 'node:os';
 const stopSignals = ['SIGINT', 'SIGTERM'] as const;
 export type StopSignal = (typeof stopSignals)[number];
 
-/** A terminal signals a launcher and its ranks, and the launcher passes it on: that is one signal. */
+/**
+ * A terminal signals a launcher and its ranks, and the launcher passes it on: that is one signal.
+ */
 const SAME_SIGNAL_MS = 1_000;
 
 let watchers = 0;

@@ -2,7 +2,9 @@
 import { allReduce, type ProcessGroup } from '../../distributed/index.js';
 import { type Device, type DType, nn, noGrad, type Tensor, tensor } from '../../index.js';
 
-/** Gradients on this rank, and the groups whose ranks hold the others. All ranks have equal groups. */
+/**
+ * Gradients on this rank, and the groups whose ranks hold the others. All ranks have equal groups.
+ */
 export interface GradientPart {
   readonly grads: readonly Tensor[];
   readonly groups: readonly ProcessGroup[];

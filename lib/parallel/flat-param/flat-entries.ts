@@ -1,4 +1,6 @@
-/** The parameters of a flat parameter: where modules use them, and checks that they fit together. */
+/**
+ * The parameters of a flat parameter: where modules use them, and checks that they fit together.
+ */
 import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, type Placement } from '../../dtensor/index.js';
 import {

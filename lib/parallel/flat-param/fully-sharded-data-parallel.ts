@@ -1,4 +1,6 @@
-/** `FullyShardedDataParallel`: a module whose parameters are one flat parameter, divided by ranks. */
+/**
+ * `FullyShardedDataParallel`: a module whose parameters are one flat parameter, divided by ranks.
+ */
 import { checkFlag, checkFunction, checkLimit, optionsOf, unexpected } from '../../core/options.js';
 import {
   ArgumentError,
@@ -37,8 +39,8 @@ export interface SummonOptions {
  * Optimizers are made after wrapping: parameters are replaced, unless `useOrigParams` is true. A
  * state dict has whole tensors under the names of the wrapped module; all ranks save and load.
  *
- * @throws ArgumentError for options that do not fit, and parameters that cannot be flattened together;
- * DtypeError, DeviceError for parameters of several dtypes or devices
+ * @throws ArgumentError for options that do not fit, and parameters that cannot be flattened
+ * together; DtypeError, DeviceError for parameters of several dtypes or devices
  * @see PyTorch `torch.distributed.fsdp.FullyShardedDataParallel`
  * @example
  * const model = new FullyShardedDataParallel(new Net());
@@ -116,8 +118,8 @@ export class FullyShardedDataParallel<
   }
 
   /**
-   * As of any module. With `useOrigParams`, and in {@link summonFullParams}, names have no prefix of
-   * a wrapper.
+   * As of any module. With `useOrigParams`, and in {@link summonFullParams}, names have no prefix
+   * of a wrapper.
    */
   override *namedParameters(
     prefix = '',
@@ -158,8 +160,8 @@ export class FullyShardedDataParallel<
   }
 
   /**
-   * Scales all gradients in place so that their norm over all ranks is at most `maxNorm`. Returns the
-   * norm before, equal on all ranks. All ranks call it on the outermost wrapper.
+   * Scales all gradients in place so that their norm over all ranks is at most `maxNorm`. Returns
+   * the norm before, equal on all ranks. All ranks call it on the outermost wrapper.
    *
    * @throws ArgumentError unless both are numbers and `normType` is above 0
    * @see PyTorch `FullyShardedDataParallel.clip_grad_norm_`
@@ -179,8 +181,9 @@ export class FullyShardedDataParallel<
 
   /**
    * Runs `fn`, or until the promise that it returns is settled, while modules hold whole parameters
-   * in the dtype of shards, under names without prefix. All ranks call it, between steps. Optimizers
-   * hold other parameters, and the memory of these is freed at the end: clone what shall stay.
+   * in the dtype of shards, under names without prefix. All ranks call it, between steps.
+   * Optimizers hold other parameters, and the memory of these is freed at the end: clone what shall
+   * stay.
    *
    * @throws ShardingError in forward and backward
    * @see PyTorch `FullyShardedDataParallel.summon_full_params`

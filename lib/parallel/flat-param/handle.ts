@@ -93,8 +93,8 @@ export class FlatParamHandle {
   /**
    * @param params - parameters of the module, in any order
    * @throws ArgumentError for an empty list, parameters that are not in the module or flattened
-   * already, and frozen ones without `useOrigParams`; DtypeError unless they have one floating dtype;
-   * DeviceError unless they are on one device
+   * already, and frozen ones without `useOrigParams`; DtypeError unless they have one floating
+   * dtype; DeviceError unless they are on one device
    */
   constructor(
     params: readonly nn.Parameter[],

@@ -173,8 +173,8 @@ export class ModuleTensors implements ViewSource {
   }
 
   /**
-   * The gradients on this rank, by the meshes of tensor parallelism over which they are sharded. All
-   * ranks get the same meshes in the same order.
+   * The gradients on this rank, by the meshes of tensor parallelism over which they are sharded.
+   * All ranks get the same meshes in the same order.
    */
   gradientsByMesh(): Map<DeviceMesh | null, Tensor[]> {
     const byMesh = new Map<DeviceMesh | null, Tensor[]>();

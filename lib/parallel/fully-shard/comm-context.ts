@@ -9,8 +9,8 @@ export class CommContext {
   private readonly order: FSDPParamGroup[] = [];
 
   /**
-   * Frees the input of the last reduction: compute waits for that reduction. At most one input is in
-   * memory then, besides the next.
+   * Frees the input of the last reduction: compute waits for that reduction. At most one input is
+   * in memory then, besides the next.
    */
   freeReduced(next: RefillableBuffer | null): void {
     this.reducing?.free();

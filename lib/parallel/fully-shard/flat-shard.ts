@@ -9,7 +9,9 @@ import { localOf, type ShardedParameter } from './sharded-parameter.js';
 export interface Layout {
   /** The start of each parameter in a rank's flat shard. */
   readonly inShard: readonly number[];
-  /** The start of each parameter in the unsharded buffer: aligned, for kernels that load 16 bytes. */
+  /**
+   * The start of each parameter in the unsharded buffer: aligned, for kernels that load 16 bytes.
+   */
   readonly inWhole: readonly number[];
   readonly shardNumel: number;
   readonly wholeNumel: number;
@@ -59,7 +61,9 @@ export class FlatShard {
     });
   }
 
-  /** Whether the parameters are still views of it: `module.to` and loading may replace their memory. */
+  /**
+   * Whether the parameters are still views of it: `module.to` and loading may replace their memory.
+   */
   isCurrent(): boolean {
     const storage = this.tensor.untypedStorage();
     return this.parameters.every(({ parameter }) => parameter.untypedStorage() === storage);

@@ -19,8 +19,8 @@ export interface FullyShardOptions {
   mesh?: DeviceMesh;
   /**
    * Whether whole parameters are freed after forward, and gathered again before backward. A number,
-   * a divisor of the mesh's size: groups of so many ranks hold them between the two. By default true,
-   * but false for the root.
+   * a divisor of the mesh's size: groups of so many ranks hold them between the two. By default
+   * true, but false for the root.
    */
   reshardAfterForward?: boolean | number | null;
   /** The dtypes of compute and of reductions. */
@@ -37,12 +37,12 @@ const OPTIONS = 'mesh reshardAfterForward mpPolicy offloadPolicy shardPlacementF
  * Shards the parameters of a module over the ranks of a mesh, in place. Each rank holds its rows of
  * every parameter, and of the state of its optimizer; the whole parameters are in memory only while
  * the module runs. Each call makes a group of the parameters that no call below has taken: one
- * all-gather makes them whole, one reduce-scatter averages their gradients. So call it on the blocks
- * of a model first, and then on the model.
+ * all-gather makes them whole, one reduce-scatter averages their gradients. So call it on the
+ * blocks of a model first, and then on the model.
  *
- * Parameters stay the same objects, so an optimizer may be made before or after. Between forward and
- * backward the modules hold distributed tensors, `Shard(0)`; ranks keep rows of their own values, and
- * nothing is broadcast. Dim 0 may be uneven, or smaller than the number of ranks.
+ * Parameters stay the same objects, so an optimizer may be made before or after. Between forward
+ * and backward the modules hold distributed tensors, `Shard(0)`; ranks keep rows of their own
+ * values, and nothing is broadcast. Dim 0 may be uneven, or smaller than the number of ranks.
  *
  * @returns the module, with the methods of {@link FSDPModule}
  * @throws ShardingError for a container without forward, a module that is sharded already, and
@@ -109,8 +109,8 @@ const grouped = new WeakSet<nn.Parameter>();
 
 function refuseShared(path: string): never {
   throw new ShardingError(
-    `fullyShard: expected modules that share "${path}" to be in one group, got one that fullyShard ` +
-      'was called on before. Call it on a module that contains both instead.',
+    `fullyShard: expected modules that share "${path}" to be in one group, got one that ` +
+      'fullyShard was called on before. Call it on a module that contains both instead.',
     { op: 'fullyShard', parameter: path },
   );
 }
@@ -156,7 +156,9 @@ function dimChooser(
   };
 }
 
-/** @throws ArgumentError unless the option is a boolean, null or a divisor of the number of ranks */
+/**
+ * @throws ArgumentError unless the option is a boolean, null or a divisor of the number of ranks
+ */
 function checkReshard(op: string, { ranks }: ShardMesh, size: boolean | number | null): void {
   const isNumber = typeof size === 'number';
   if (!isNumber) checkFlag(op, 'reshardAfterForward', size, { orNull: true });

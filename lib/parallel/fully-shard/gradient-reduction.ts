@@ -77,8 +77,8 @@ export class GradientReduction {
 
   /**
    * Reduces the gradients of the whole parameters. Returns those of the shards, as distributed
-   * tensors on one buffer; null where neither a gradient came nor one has accumulated, and where they
-   * are to be reduced over the replicas later.
+   * tensors on one buffer; null where neither a gradient came nor one has accumulated, and where
+   * they are to be reduced over the replicas later.
    */
   run(grads: Gradients, comm: CommContext, allReduces: boolean): (Tensor | null)[] {
     if (this.hasAccumulated) this.accumulate(grads);

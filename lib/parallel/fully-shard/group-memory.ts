@@ -1,6 +1,7 @@
 /**
  * The memory of a group's parameters: the flat shard, the buffer that a gather fills, and the whole
- * parameters. Starting a gather, completing it and freeing the whole parameters are the only changes.
+ * parameters. Starting a gather, completing it and freeing the whole parameters are the only
+ * changes.
  */
 import { allGatherIntoTensor, withCallSite } from '../../distributed/index.js';
 import {
@@ -127,8 +128,8 @@ export class GroupMemory {
   }
 
   /**
-   * Casts and the memory of gathers are on the stream of the collectives: a gather does not wait for
-   * the compute of the layer before it.
+   * Casts and the memory of gathers are on the stream of the collectives: a gather does not wait
+   * for the compute of the layer before it.
    */
   private onStream(fn: () => void): void {
     this.plan.mesh.group.onStream(this.plan.device, fn);

@@ -300,7 +300,10 @@ export class FSDPParamGroup {
     this.trainingState = TrainingState.IDLE;
   }
 
-  /** Frees what backward left: a module without gradients, or a gather that was not needed. @internal */
+  /**
+   * Frees what backward left: a module without gradients, or a gather that was not needed.
+   * @internal
+   */
   endBackward(): void {
     this.dropGather();
     if (this.trainingState !== TrainingState.IDLE) this.afterBackward();

@@ -44,7 +44,9 @@ const flatten = (ranks: Nested): number[] =>
 /** Meshes of smaller groups, by the mesh and the size: calls with equal options share them. */
 const smallerMeshes = new WeakMap<DeviceMesh, Map<number, DeviceMesh>>();
 
-/** Consecutive groups of `size` ranks along the last dim of a mesh. All ranks of the mesh call it. */
+/**
+ * Consecutive groups of `size` ranks along the last dim of a mesh. All ranks of the mesh call it.
+ */
 function smallerMesh(mesh: DeviceMesh, size: number): DeviceMesh {
   const known = smallerMeshes.get(mesh) ?? new Map<number, DeviceMesh>();
   smallerMeshes.set(mesh, known);

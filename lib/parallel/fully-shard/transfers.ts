@@ -1,7 +1,7 @@
 /**
  * Copies between the layouts of a collective and of parameters. A collective's buffer has one row
- * for each rank, with the shards of all parameters one after the other; in the unsharded buffer each
- * parameter is contiguous.
+ * for each rank, with the shards of all parameters one after the other; in the unsharded buffer
+ * each parameter is contiguous.
  */
 import { chunkCat, splitWithSizesCopy, type Tensor } from '../../index.js';
 import type { Layout } from './flat-shard.js';

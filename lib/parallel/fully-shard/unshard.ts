@@ -11,8 +11,8 @@ export interface UnshardedGroup {
 
 /**
  * Whole parameters of shards. Its gradient reduces over the ranks and shards again. Backward comes
- * here when it is done with all uses of the parameters since this call: the node is older than those
- * of the uses, and younger than all that the module got.
+ * here when it is done with all uses of the parameters since this call: the node is older than
+ * those of the uses, and younger than all that the module got.
  */
 export class Unshard extends autograd.Function {
   static override keepsNoGrads = true;

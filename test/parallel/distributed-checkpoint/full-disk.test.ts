@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { distributedCheckpoint, launch } from '../../../lib/distributed.js';
 import { CheckpointError, full, zeros } from '../../../lib/index.js';
+import { skipBecause } from '../../skip.js';
 
 const MIB = 2 ** 20;
 let folder: string;
@@ -18,7 +19,7 @@ describe('a disk that is full', () => {
       execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=3m', 'tmpfs', folder], { stdio: 'ignore' });
       isMounted = true;
     } catch {
-      this.skip(); // only root mounts
+      skipBecause(this, 'only root can mount a small file system');
     }
   });
   after(() => {

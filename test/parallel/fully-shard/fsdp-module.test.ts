@@ -66,7 +66,7 @@ describe('FSDPModule', () => {
   );
 
   it(
-    'gathers ahead the modules that it is told',
+    'gathers ahead the modules that the program names',
     withRanks(2, async (rank) => {
       const expected = await trainedAlone(3);
       const model = sharded(newModel());
