@@ -179,9 +179,16 @@ export class FSDPParamGroup {
 
   /** Frees whole parameters whose shards have changed since they were gathered. @internal */
   freeStale(): void {
-    if (this.gathered === this.version()) return;
+    if (this.shardedState === 'SHARDED' && !this.isGathering) return;
+    if (this.gathered !== this.version()) this.freeAll();
+  }
+
+  /** Frees all that was gathered, also what a smaller group keeps for backward. */
+  private freeAll(): void {
     this.dropGather();
-    this.reshard();
+    this.useSharded();
+    this.memory?.free(true);
+    this.shardedState = 'SHARDED';
   }
 
   /** The parameters are whole for all that is submitted from now on. @internal */
@@ -330,11 +337,8 @@ export class FSDPParamGroup {
 
   /** Brings the group back to its state between steps, after an error anywhere. @internal */
   reset(): void {
-    this.dropGather();
-    this.reshard();
-    this.memory?.free(true);
+    this.freeAll();
     this.reduction?.clear();
-    this.shardedState = 'SHARDED';
     this.trainingState = TrainingState.IDLE;
     this.whole = [];
     this.orderIndex = -1;

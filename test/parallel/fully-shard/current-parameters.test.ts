@@ -26,18 +26,18 @@ const between: Record<string, (model: Sharded, x: Tensor) => void> = {
 
 describe('the whole parameters of a sharded model', () => {
   for (const [what, act] of Object.entries(between))
-    for (const reshardAfterForward of [null, false])
+    for (const reshardAfterForward of [null, false, 2])
       it(
         `are new after ${what} and an optimizer step, reshardAfterForward: ${reshardAfterForward}`,
-        withRanks(2, async (rank) => {
+        withRanks(4, async (rank) => {
           const expected = await trainedAlone(STEPS);
           const model = newModel();
           fullyShard(model.first, { reshardAfterForward });
           const root = fullyShard(model, { reshardAfterForward });
           const adam = adamOf(root);
           for (let step = 0; step < STEPS; step++) {
-            lossOf(root, partOf(batchOf(step), rank, 2)).backward();
-            act(root, partOf(batchOf(99), rank, 2));
+            lossOf(root, partOf(batchOf(step), rank, 4)).backward();
+            act(root, partOf(batchOf(99), rank, 4));
             adam.step();
             adam.zeroGrad();
           }
