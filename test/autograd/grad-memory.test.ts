@@ -19,6 +19,17 @@ describe('setGradMemory', () => {
     assert.deepEqual((x.grad as Tensor | null)?.tolist(), [2, 4]);
   });
 
+  it('takes memory away from a leaf that was frozen', () => {
+    const x = tensor([1, 2], { requiresGrad: true });
+    const buffer = tensor([9, 9]);
+    autograd.setGradMemory(x, buffer);
+    x.requiresGrad_(false);
+    assert.throws(() => autograd.setGradMemory(x, buffer), { code: 'ERR_AUTOGRAD' });
+    autograd.setGradMemory(x, null);
+    x.requiresGrad_(true).square().sum().backward();
+    assert.deepEqual(buffer.tolist(), [9, 9]);
+  });
+
   it('refuses memory that does not fit', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     for (const bad of [tensor([1]), tensor([1, 2], { dtype: float64 }), tensor([1]).expand(2), x])

@@ -97,7 +97,8 @@ export class Bucket implements GradBucket {
     this.purpose =
       `of the gradients of ${list.map(({ name }) => name).join(', ')}, bucket ${at} of ${count}\n` +
       'Buckets follow the order in which gradients came in the first backward pass. Where that ' +
-      'differs from rank to rank, pass { findUnusedParameters: true }.';
+      'differs from rank to rank, pass { findUnusedParameters: true }. All ranks must ' +
+      'freeze the same parameters.';
   }
 
   index(): number {

@@ -11,6 +11,7 @@ import { DTensor } from '../../dtensor/index.js';
 import { ArgumentError, isGradEnabled, nn, ShardingError, type Tensor } from '../../index.js';
 import type { ReducedParameter } from './buckets.js';
 import type { CommHook } from './comm-hooks.js';
+import { Members } from './members.js';
 import { BufferSync, broadcastModule } from './module-sync.js';
 import { Reducer } from './reducer.js';
 
@@ -73,11 +74,14 @@ function settingsOf(options: DistributedDataParallelOptions): Settings {
  * the state of rank 0. Names of parameters have the prefix `module.`, as in PyTorch.
  *
  * Backward writes gradients into the buckets, and `.grad` shows them there until it becomes null. A
- * parameter that no rank has used gets a gradient of zeros with `findUnusedParameters`.
+ * parameter that no rank has used gets a gradient of zeros with `findUnusedParameters`. Each
+ * backward pass reduces, also a second one of a forward pass. Parameters may be frozen and unfrozen
+ * between steps, on all ranks alike.
  *
  * @throws ArgumentError for options that are none, ShardingError for distributed parameters.
  * CollectiveError, when a value is read, if ranks have other parameters. A forward throws
- * AutogradError, with their names, if parameters were unused in the pass before
+ * AutogradError, with their names, if parameters were unused in the pass before, and ArgumentError if
+ * one was replaced
  * @see PyTorch `torch.nn.parallel.DistributedDataParallel`; Li et al., arXiv:2006.15704
  * @example
  * const ddp = new DistributedDataParallel(model);
@@ -91,6 +95,7 @@ export class DistributedDataParallel<
   readonly module: nn.Module<Args, Result>;
   private readonly reducer: Reducer;
   private readonly bufferSync: BufferSync | null;
+  private readonly members: Members;
   private syncsGradients = true;
   /** Whether the forward before was to reduce gradients. */
   private hasSynced = true;
@@ -101,10 +106,11 @@ export class DistributedDataParallel<
     if (!(module instanceof nn.Module)) throw unexpected(OP, 'module', 'an nn.Module', module);
     const settings = settingsOf(options);
     const { group, bucketCapMb, findUnusedParameters, staticGraph } = settings;
-    const parameters = trainable(module);
+    const parameters = parametersOf(module);
     this.module = module;
     if (settings.initSync) broadcastModule(module, group);
     this.bufferSync = settings.broadcastBuffers ? new BufferSync(module, group) : null;
+    this.members = new Members(module);
     this.reducer = new Reducer(parameters, {
       group,
       capBytes: bucketCapMb * 2 ** 20,
@@ -116,10 +122,14 @@ export class DistributedDataParallel<
 
   forward(...args: Args): Result {
     const syncs = this.syncsGradients && isGradEnabled();
-    if (syncs) this.reducer.beforeForward();
+    if (syncs) {
+      this.members.check();
+      this.reducer.beforeForward();
+    }
     if (this.hasSynced) this.bufferSync?.run();
     const result = this.module(...args);
     if (syncs) this.reducer.afterForward(result);
+    else if (isGradEnabled()) this.reducer.afterUnsyncedForward();
     this.hasSynced = syncs;
     return result;
   }
@@ -173,11 +183,8 @@ export class DistributedDataParallel<
   }
 }
 
-/**
- * The parameters that require gradients. @throws ArgumentError, ShardingError if DDP is not for
- * them
- */
-function trainable(module: nn.AnyModule): readonly ReducedParameter[] {
+/** All parameters. @throws ArgumentError, ShardingError if DDP is not for them */
+function parametersOf(module: nn.AnyModule): readonly ReducedParameter[] {
   const all = [...module.namedParameters()];
   const sharded = all.find(([, parameter]) => parameter instanceof DTensor);
   if (sharded !== undefined)
@@ -193,12 +200,11 @@ function trainable(module: nn.AnyModule): readonly ReducedParameter[] {
         'module.toEmpty({ device }) first.',
       { op: OP, parameter: meta[0] },
     );
-  const found = all.filter(([, parameter]) => parameter.requiresGrad);
-  if (found.length === 0)
+  if (!all.some(([, parameter]) => parameter.requiresGrad))
     throw new ArgumentError(
       `${OP}: expected a module with parameters that require a gradient, got none. It is not ` +
         'needed for such a module.',
       { op: OP },
     );
-  return found.map(([name, parameter], index) => ({ index, name, parameter }));
+  return all.map(([name, parameter], index) => ({ index, name, parameter }));
 }

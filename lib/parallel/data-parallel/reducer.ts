@@ -6,7 +6,7 @@
  * @see PyTorch `torch/csrc/distributed/c10d/reducer.cpp`
  */
 import { type ProcessGroup, withPurpose } from '../../distributed/index.js';
-import { AutogradError, autograd, foreachCopy_, noGrad, type Tensor } from '../../index.js';
+import { AutogradError, autograd, foreachCopy_, noGrad, type Tensor, tree } from '../../index.js';
 import { Bucket, planBuckets, type ReducedParameter } from './buckets.js';
 import { allreduceHook, type CommHook } from './comm-hooks.js';
 import { reachedLeaves } from './unused.js';
@@ -26,7 +26,13 @@ interface Place {
 }
 
 export class Reducer {
-  private readonly parameters: readonly ReducedParameter[];
+  /** All parameters of the module, also frozen ones. */
+  private readonly all: readonly ReducedParameter[];
+  /** Those that require gradients. */
+  private parameters: readonly ReducedParameter[] = [];
+  /** By index, whether it is one of them, and whether its hook is there. */
+  private readonly isTrained: boolean[];
+  private readonly hasHook: boolean[];
   private readonly settings: ReducerSettings;
   private reduce: (bucket: Bucket) => Tensor;
   private buckets: readonly Bucket[] = [];
@@ -36,8 +42,14 @@ export class Reducer {
   /** Indices of parameters that this pass does not reach. */
   private unused: readonly number[] = [];
   private staticUnused: readonly number[] | null = null;
-  /** From a forward pass until all gradients are reduced. */
+  /** From a forward pass, or a later backward pass of one, until all gradients are reduced. */
   private isExpecting = false;
+  /** Forward passes since the last reduction. */
+  private forwards = 0;
+  /** Whether the graph of one forward pass does not show what a backward pass will reach. */
+  private findsAtEnd = false;
+  /** Whether the outputs of the last forward pass were not found. */
+  private isOpaque = false;
   /** Whether a gradient has arrived since the forward pass. */
   private hasBegun = false;
   /** Whether the running backward pass will call back. */
@@ -48,15 +60,15 @@ export class Reducer {
   private newOrder: readonly ReducedParameter[] | null = null;
   private hasOrder = false;
 
-  /** @param parameters - in the order of the module */
-  constructor(parameters: readonly ReducedParameter[], settings: ReducerSettings) {
-    this.parameters = parameters;
+  /** @param all - all parameters, in the order of the module */
+  constructor(all: readonly ReducedParameter[], settings: ReducerSettings) {
+    this.all = all;
     this.settings = settings;
-    this.hasArrived = parameters.map(() => false);
+    this.hasArrived = all.map(() => false);
+    this.isTrained = all.map(() => false);
+    this.hasHook = all.map(() => false);
     this.reduce = (bucket) => allreduceHook(settings.group, bucket);
-    this.build(parameters.toReversed());
-    for (const each of parameters)
-      each.parameter.registerPostAccumulateGradHook(() => this.arrived(each));
+    this.findTrained();
   }
 
   get layout(): readonly (readonly string[])[] {
@@ -70,17 +82,66 @@ export class Reducer {
   /** @throws AutogradError if parts of the gradients of the pass before were not reduced */
   beforeForward(): void {
     if (this.isExpecting && this.hasBegun) throw this.unfinished();
-    if (this.newOrder === null) return;
-    this.build(this.newOrder);
+    if (this.all.some(({ parameter }, i) => parameter.requiresGrad !== this.isTrained[i]))
+      this.findTrained();
+    else if (this.newOrder !== null) this.build(this.newOrder);
     this.newOrder = null;
   }
 
-  /** Expects the gradients of a forward pass. */
+  /** Expects the gradients of a forward pass, and again those of its later backward passes. */
   afterForward(result: unknown): void {
+    const { findsUnused, isStatic } = this.settings;
     this.reset();
     this.isExpecting = true;
-    if (this.settings.isStatic) this.unused = this.staticUnused ??= this.findUnused(result);
-    else this.unused = this.settings.findsUnused ? this.findUnused(result) : [];
+    this.findsAtEnd = findsUnused && !isStatic && this.forwards > 0;
+    this.forwards++;
+    if (isStatic) this.unused = this.staticUnused ??= this.findUnused(result);
+    else this.unused = findsUnused && !this.findsAtEnd ? this.findUnused(result) : [];
+    const outputs = tree.tensors(result).filter((t) => t.gradFn !== null);
+    this.isOpaque = outputs.length === 0;
+    if (this.isOpaque) return;
+    autograd.registerMultiGradHook(outputs, () => this.passBegan(), { mode: 'any' });
+  }
+
+  /** Gradients that come from now on may be those of a pass that reduces nothing. */
+  afterUnsyncedForward(): void {
+    this.isOpaque = false;
+  }
+
+  /** A backward pass has reached the outputs of a forward pass. */
+  private passBegan(): void {
+    if (!this.isExpecting) {
+      const { findsUnused, isStatic } = this.settings;
+      this.reset();
+      this.isExpecting = true;
+      this.findsAtEnd = findsUnused && !isStatic;
+      this.unused = isStatic ? (this.staticUnused ?? []) : [];
+    }
+    this.queueEnd();
+  }
+
+  private queueEnd(): void {
+    if (this.isQueued) return;
+    autograd.queueCallback(
+      () => this.passEnded(),
+      () => this.reset(),
+    );
+    this.isQueued = true;
+  }
+
+  /** Makes buckets of the parameters that require gradients. */
+  private findTrained(): void {
+    this.parameters = this.all.filter(({ parameter }) => parameter.requiresGrad);
+    this.isTrained.fill(false);
+    for (const each of this.parameters) {
+      this.isTrained[each.index] = true;
+      if (this.hasHook[each.index]) continue;
+      this.hasHook[each.index] = true;
+      each.parameter.registerPostAccumulateGradHook(() => this.arrived(each));
+    }
+    this.staticUnused = null;
+    this.hasOrder = false;
+    this.build(this.parameters.toReversed());
   }
 
   private findUnused(result: unknown): readonly number[] {
@@ -107,6 +168,7 @@ export class Reducer {
     this.buckets = plan.map((list, i) => new Bucket(list, i, plan.length));
     const places = this.places;
     this.places = [];
+    if (usesViews) for (const bucket of before) bucket.receive(false);
     for (const bucket of this.buckets) {
       for (const [i, { index }] of bucket.list.entries())
         this.places[index] = { bucket, view: bucket.views[i] as Tensor };
@@ -121,17 +183,13 @@ export class Reducer {
 
   /** A gradient of a parameter is in `.grad`: after all uses of the parameter. */
   private arrived(each: ReducedParameter): void {
-    if (!this.isExpecting) return;
-    if (!this.isQueued) {
-      autograd.queueCallback(
-        () => this.passEnded(),
-        () => this.reset(),
-      );
-      this.isQueued = true;
+    if (!this.isExpecting) {
+      if (this.isOpaque) throw arrivedUnseen(each);
+      return;
     }
+    this.queueEnd();
     noGrad(() => {
-      if (!this.hasBegun)
-        for (const i of this.unused) this.mark(this.parameters[i] as ReducedParameter);
+      if (!this.hasBegun) for (const i of this.unused) this.mark(this.all[i] as ReducedParameter);
       this.hasBegun = true;
       this.mark(each);
       this.startReductions();
@@ -171,11 +229,17 @@ export class Reducer {
 
   private passEnded(): void {
     this.isQueued = false;
-    if (this.results.length < this.buckets.length) return;
+    if (this.findsAtEnd && this.hasBegun)
+      noGrad(() => {
+        for (const each of this.parameters) if (!this.hasArrived[each.index]) this.mark(each);
+        this.startReductions();
+      });
+    if (!this.hasBegun || this.results.length < this.buckets.length) return;
     noGrad(() => this.finish());
     const { findsUnused, isStatic } = this.settings;
     if (!this.hasOrder && (isStatic || !findsUnused)) this.newOrder = this.arrivals;
     this.hasOrder = true;
+    this.forwards = 0;
     this.reset();
   }
 
@@ -219,6 +283,16 @@ function arrivedTwice({ name }: ReducedParameter, isUnused: boolean): AutogradEr
           'be used in each iteration; else return all outputs in arrays, plain objects or maps.'
       : `DistributedDataParallel: the parameter "${name}" received a second gradient before the ` +
           'others had one. Run one backward pass for each forward, or more inside noSync().',
+    { op: 'DistributedDataParallel', parameter: name },
+  );
+}
+
+/** Without the outputs of a forward pass, nothing shows that a backward pass is a second one of it. */
+function arrivedUnseen({ name }: ReducedParameter): AutogradError {
+  return new AutogradError(
+    `DistributedDataParallel: the parameter "${name}" received a gradient when the gradients of ` +
+      'the last forward pass were reduced already. For a second backward pass, return the ' +
+      'outputs of forward in arrays, plain objects or maps.',
     { op: 'DistributedDataParallel', parameter: name },
   );
 }
