@@ -1,5 +1,6 @@
 /** The class DTensor, and the functions that create distributed tensors from plain ones. */
 import { withPurpose } from '../core/call-context.js';
+import { chunksOf } from '../core/chunks.js';
 import type { CollectiveGroup } from '../core/collective.js';
 import { AutogradError, ShapeError, ShardingError } from '../core/errors.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
@@ -11,7 +12,6 @@ import { getCurrentMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
 import { checkLocalShape, localShardOf } from './spec/local-shard.js';
-import { chunksOf } from './spec/shard-geometry.js';
 import './tensor-methods.js';
 import { createDTensor, fromLocalTensor } from './ops.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec/checks.js';

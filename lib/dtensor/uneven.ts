@@ -2,6 +2,8 @@
  * `DTensor.fromLocalUneven`: finds the shape of the whole tensor from local shards whose sizes only
  * their own ranks know, and moves rows until each rank has the chunk of `Shard`.
  */
+
+import { chunkOf, chunksOf } from '../core/chunks.js';
 import { int64 } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
 import type { Placement } from '../core/placement.js';
@@ -11,7 +13,7 @@ import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { allGatherRows, allToAllRows } from '../ops/collectives.js';
 import { tensor } from '../ops/from-values.js';
 import { alongRows } from './redistribute/run.js';
-import { chunkOf, chunksOf, meshCoordinates } from './spec/shard-geometry.js';
+import { meshCoordinates } from './spec/shard-geometry.js';
 import { formatPlacements } from './spec/spec.js';
 
 /** Options of `DTensor.fromLocalUneven`. */

@@ -2,9 +2,10 @@
  * The grid that {@link visualizeSharding} draws: a tensor as a rectangle of shards, and the ranks
  * that hold each of them.
  */
+
+import { chunksOf } from '../../core/chunks.js';
 import { ShardingError } from '../../core/errors.js';
 import { meshDimName } from '../../distributed/device-mesh/layout.js';
-import { chunksOf } from '../spec/shard-geometry.js';
 import type { DTensorSpec } from '../spec/spec.js';
 
 /** A range of indices along a shown dim: one shard, or a gap of `leftOut` shards. */

@@ -4,8 +4,10 @@
  *
  * @see PyTorch `torch.distributed.tensor._collective_utils`: `redistribute_cost`
  */
+
+import { chunkSize } from '../../core/chunks.js';
 import { numelOf, type Shape } from '../../core/shape.js';
-import { chunkSize, largestLocalShape } from '../spec/shard-geometry.js';
+import { largestLocalShape } from '../spec/shard-geometry.js';
 import type { DTensorSpec } from '../spec/spec.js';
 import { isCollective, type Step, type StepKind } from './steps.js';
 

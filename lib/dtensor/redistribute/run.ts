@@ -3,6 +3,7 @@
  * mesh dims become one collective among the ranks of all of them.
  */
 import { withPurpose } from '../../core/call-context.js';
+import { chunkOf, chunksOf } from '../../core/chunks.js';
 import type { AnyOp } from '../../core/op.js';
 import { numelOf } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
@@ -15,7 +16,7 @@ import {
   reduceScatterRows,
 } from '../../ops/collectives.js';
 import { cat } from '../../ops/join.js';
-import { chunkOf, chunksOf, groupShards } from '../spec/shard-geometry.js';
+import { groupShards } from '../spec/shard-geometry.js';
 import { type DTensorSpec, formatPlacements } from '../spec/spec.js';
 import { type PlanOptions, planRedistribute } from './plan.js';
 import { withCause, withMeshDim } from './policy.js';

@@ -1,4 +1,5 @@
 /** Buckets: which gradients lie in one buffer, where in it, and the buffer. */
+import { contiguousStrides, isNonOverlappingAndDense } from '../../core/shape.js';
 import { AutogradError, autograd, keep, type nn, noGrad, type Tensor, zeros } from '../../index.js';
 
 /** The first bucket is small, so that communication begins soon. */
@@ -155,29 +156,7 @@ export class Bucket implements GradBucket {
 /** A view in the layout of the parameter, so that optimizers walk both in one order. */
 function viewLike(flat: Tensor, parameter: Tensor, offset: number): Tensor {
   const { shape } = parameter;
-  const strides = isDense(parameter) ? parameter.stride() : rowMajor(shape);
-  return flat.asStrided(shape, strides, offset).detach();
-}
-
-function rowMajor(shape: readonly number[]): number[] {
-  let next = 1;
-  return shape
-    .toReversed()
-    .map((size) => {
-      const stride = next;
-      next *= size;
-      return stride;
-    })
-    .reverse();
-}
-
-/** Whether the elements fill their memory, in any order of the dims. */
-function isDense(t: Tensor): boolean {
-  const dims = t.shape.map((size, dim) => ({ size, stride: t.stride(dim) }));
-  let expected = 1;
-  for (const { size, stride } of dims.sort((a, b) => a.stride - b.stride || a.size - b.size)) {
-    if (size !== 1 && stride !== expected) return false;
-    if (size !== 1) expected *= size;
-  }
-  return true;
+  const strides = parameter.stride();
+  const isDense = isNonOverlappingAndDense(shape, strides);
+  return flat.asStrided(shape, isDense ? strides : contiguousStrides(shape), offset).detach();
 }

@@ -80,8 +80,8 @@ function settingsOf(options: DistributedDataParallelOptions): Settings {
  *
  * @throws ArgumentError for options that are none, ShardingError for distributed parameters.
  * CollectiveError, when a value is read, if ranks have other parameters. A forward throws
- * AutogradError, with their names, if parameters were unused in the pass before, and ArgumentError if
- * one was replaced
+ * AutogradError, with their names, if parameters were unused in the pass before, and ArgumentError
+ * if one was replaced
  * @see PyTorch `torch.nn.parallel.DistributedDataParallel`; Li et al., arXiv:2006.15704
  * @example
  * const ddp = new DistributedDataParallel(model);

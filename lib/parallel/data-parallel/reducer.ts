@@ -287,7 +287,7 @@ function arrivedTwice({ name }: ReducedParameter, isUnused: boolean): AutogradEr
   );
 }
 
-/** Without the outputs of a forward pass, nothing shows that a backward pass is a second one of it. */
+/** Only the outputs of a forward pass show that a backward pass is a second one of it. */
 function arrivedUnseen({ name }: ReducedParameter): AutogradError {
   return new AutogradError(
     `DistributedDataParallel: the parameter "${name}" received a gradient when the gradients of ` +

@@ -4,6 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { numelOf } from '../../core/shape.js';
 import { CheckpointError, type DTypeName, dtypeByName } from '../../index.js';
 import type { ReportFiles } from './ranks.js';
 
@@ -127,7 +128,6 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 const isSize = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0;
 const isSizes = (value: unknown): value is number[] => Array.isArray(value) && value.every(isSize);
-const numelOf = (sizes: readonly number[]): number => sizes.reduce((a, b) => a * b, 1);
 
 function problemOf(tensor: SavedTensor): string | null {
   if (!isObject(tensor) || !isSizes(tensor.shape) || !Array.isArray(tensor.chunks))

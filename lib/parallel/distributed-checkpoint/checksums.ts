@@ -3,6 +3,7 @@
  * nobody reads more than its own part.
  */
 import path from 'node:path';
+import { numelOf } from '../../core/shape.js';
 import { CheckpointError } from '../../index.js';
 import type { CheckpointIndex, Chunk } from './checkpoint-index.js';
 
@@ -19,8 +20,6 @@ export interface ReadPart {
   /** Of the chunk with zeros in the place of all that is not of the part. */
   readonly checksum: number;
 }
-
-const numelOf = (sizes: readonly number[]): number => sizes.reduce((a, b) => a * b, 1);
 
 /** What was read of a chunk, by any rank. */
 interface Coverage {

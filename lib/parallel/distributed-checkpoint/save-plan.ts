@@ -1,4 +1,5 @@
 /** Who writes what: each part of a tensor once, spread over the ranks that hold it by size. */
+import { numelOf } from '../../core/shape.js';
 import { CheckpointError, type DTypeName, dtypeByName } from '../../index.js';
 import type { Region } from './checkpoint-index.js';
 
@@ -17,7 +18,6 @@ export interface PlannedChunk extends HeldPart {
   readonly name: string;
 }
 
-const numelOf = (sizes: readonly number[]): number => sizes.reduce((a, b) => a * b, 1);
 const bytesOf = ({ dtype, sizes }: HeldPart): number =>
   numelOf(sizes) * (dtypeByName(dtype)?.itemsize ?? 1);
 

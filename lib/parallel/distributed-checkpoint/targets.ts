@@ -1,4 +1,5 @@
 /** Tensors that a checkpoint is loaded into. */
+import { sameShape } from '../../core/shape.js';
 import { type DType, type DTypeLike, keep, type Tensor, zeros, zerosLike } from '../../index.js';
 
 /** A tensor to load into: the given one if it has the saved shape and dtype. */
@@ -8,10 +9,10 @@ export function targetLike(
   dtype: DTypeLike,
   like: Tensor | null = null,
 ): Tensor {
-  const hasShape = (t: Tensor): boolean =>
-    t.shape.length === shape.length && t.shape.every((size, dim) => size === shape[dim]);
   const nameOf = (type: DType | DTypeLike): string => (typeof type === 'string' ? type : type.name);
-  if (given !== undefined && hasShape(given) && nameOf(given.dtype) === nameOf(dtype)) return given;
-  if (like !== null && hasShape(like)) return keep(zerosLike(like.detach(), { dtype }));
+  if (given !== undefined && sameShape(given.shape, shape) && nameOf(given.dtype) === nameOf(dtype))
+    return given;
+  if (like !== null && sameShape(like.shape, shape))
+    return keep(zerosLike(like.detach(), { dtype }));
   return keep(zeros(shape, { dtype, device: (given ?? like)?.device ?? 'cpu' }));
 }

@@ -1,6 +1,7 @@
 /**
  * The parameters of a flat parameter: where modules use them, and checks that they fit together.
  */
+import { contiguousStrides } from '../../core/shape.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, type Placement } from '../../dtensor/index.js';
 import {
@@ -12,7 +13,7 @@ import {
   type Shape,
   type Tensor,
 } from '../../index.js';
-import { localOf, rowMajor, type Slot } from '../fully-shard/sharded-parameter.js';
+import { localOf, type Slot } from '../fully-shard/sharded-parameter.js';
 import type { ShardParamInfo } from './layout.js';
 
 const OP = 'FlatParamHandle';
@@ -144,7 +145,7 @@ function entryOf(parameter: nn.Parameter, name: string, slots: readonly Slot[]):
     name,
     slots,
     shape: local.shape,
-    stride: rowMajor(local.shape),
+    stride: contiguousStrides(local.shape),
     numel: local.numel(),
     distributed:
       parameter instanceof DTensor

@@ -2,6 +2,7 @@
  * The original parameters under `useOrigParams`: between steps each is a view of what this rank's
  * shard holds of it, a flat tensor that may be empty. Optimizers update them.
  */
+import { sameShape } from '../../core/shape.js';
 import { nn, noGrad, ShapeError, type Tensor } from '../../index.js';
 import { localOf } from '../fully-shard/sharded-parameter.js';
 import { type FlatEntry, type FlatParameter, markFlattened } from './flat-entries.js';
@@ -45,7 +46,8 @@ export class OriginalParameters {
       for (const [i, parameter] of this.parameters.entries()) {
         if (parameter.untypedStorage() === memory) continue;
         const part = this.partOf(shard, i);
-        if (parameter.grad !== null && !sameShape(parameter.grad, part)) parameter.grad = null;
+        if (parameter.grad !== null && !sameShape(parameter.grad.shape, part.shape))
+          parameter.grad = null;
         parameter.data = part;
       }
     });
@@ -74,7 +76,7 @@ export class OriginalParameters {
       for (const { parameter, i } of moved) {
         const { name } = this.entries[i] as FlatEntry;
         const part = this.partOf(shard, i);
-        if (!sameShape(parameter, part))
+        if (!sameShape(parameter.shape, part.shape))
           throw new ShapeError(
             `FullyShardedDataParallel: expected "${name}" to have the shape of its part of this ` +
               `rank's shard, [${part.shape.join(', ')}], got [${parameter.shape.join(', ')}]. ` +
@@ -114,8 +116,4 @@ function plainParameter(parameter: nn.Parameter, entry: FlatEntry): nn.Parameter
   const plain = new nn.Parameter(localOf(parameter).detach(), parameter.requiresGrad);
   markFlattened(new Map([[plain, entry]]));
   return plain;
-}
-
-function sameShape(a: Tensor, b: Tensor): boolean {
-  return a.shape.length === b.shape.length && a.shape.every((size, i) => size === b.shape[i]);
 }

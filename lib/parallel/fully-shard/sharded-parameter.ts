@@ -1,28 +1,16 @@
 /** One parameter of a group: where it is used, how it is divided, and its forms. */
 
+import { chunkOf, chunkSize } from '../../core/chunks.js';
+import { contiguousStrides, numelOf } from '../../core/shape.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, type DTensorSpec, type Placement, type ShardOrder } from '../../dtensor/index.js';
 import { type nn, noGrad, type Shape, ShardingError, type Tensor } from '../../index.js';
-import { rowsOf, rowsPerRank } from '../common/chunks.js';
 import type { ShardMesh } from './shard-mesh.js';
 
 /** A property of a module that holds the parameter. */
 export interface Slot {
   readonly module: nn.AnyModule;
   readonly name: string;
-}
-
-const numelOf = (shape: Shape): number => shape.reduce((product, size) => product * size, 1);
-
-/** The strides of a contiguous tensor. */
-export function rowMajor(shape: Shape): number[] {
-  const strides = new Array<number>(shape.length);
-  let next = 1;
-  for (let dim = shape.length - 1; dim >= 0; dim--) {
-    strides[dim] = next;
-    next *= shape[dim] as number;
-  }
-  return strides;
 }
 
 /** Placements of a parameter on the mesh of tensor parallelism. */
@@ -85,11 +73,11 @@ export class ShardedParameter {
     const rows = this.shape[this.dim] as number;
     const withRows = (count: number): Shape =>
       this.shape.map((size, i) => (i === this.dim ? count : size));
-    this.paddedShape = withRows(rowsPerRank(rows, shards.ranks));
+    this.paddedShape = withRows(chunkSize(rows, shards.ranks));
     this.paddedNumel = numelOf(this.paddedShape);
-    this.shardShape = withRows(rowsOf(rows, shards.ranks, shards.rank).size);
-    this.shardStrides = rowMajor(this.shardShape);
-    this.strides = rowMajor(this.shape);
+    this.shardShape = withRows(chunkOf(rows, shards.ranks, shards.rank).size);
+    this.shardStrides = contiguousStrides(this.shardShape);
+    this.strides = contiguousStrides(this.shape);
     this.spec = this.shardedSpec();
   }
 
@@ -146,7 +134,7 @@ export class ShardedParameter {
     const { mesh, placements, shape, shardOrder } = this.spec;
     const made = DTensor.fromLocal(local, mesh, placements, {
       shape,
-      stride: rowMajor(shape),
+      stride: contiguousStrides(shape),
       shardOrder,
     });
     this.known = made._spec;
@@ -166,7 +154,7 @@ export class ShardedParameter {
   /** This rank's rows of a whole parameter. */
   takeShard(whole: Tensor): Tensor {
     const { ranks, rank } = this.shards;
-    const { offset, size } = rowsOf(this.shape[this.dim] as number, ranks, rank);
+    const { offset, size } = chunkOf(this.shape[this.dim] as number, ranks, rank);
     return whole.narrow(this.dim, offset, size);
   }
 
@@ -176,7 +164,7 @@ export class ShardedParameter {
     if (this.tensorParallel === null) return whole;
     const { mesh, placements } = this.tensorParallel;
     const { shape } = this.parameter;
-    return DTensor.fromLocal(whole, mesh, placements, { shape, stride: rowMajor(shape) });
+    return DTensor.fromLocal(whole, mesh, placements, { shape, stride: contiguousStrides(shape) });
   }
 
   /** The local part of a gradient of the unsharded parameter, in the parameter's placements. */

@@ -3,6 +3,7 @@
  * and takes their local shards.
  */
 import { shown, unexpected } from '../../core/options.js';
+import { contiguousStrides } from '../../core/shape.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, Placement } from '../../dtensor/index.js';
 import { ArgumentError, type nn, type Shape, ShardingError, Tensor } from '../../index.js';
@@ -21,10 +22,6 @@ export function checkPlacement(
 ): asserts value is Placement {
   if (!(value instanceof Placement))
     throw unexpected(op, name, 'a placement, such as Replicate() or Shard(0)', value);
-}
-
-function stridesOf(shape: Shape): Shape {
-  return shape.map((_, dim) => shape.slice(dim + 1).reduce((a, b) => a * b, 1));
 }
 
 /**
@@ -54,7 +51,7 @@ function wholeShapeOf(
 ): { shape?: Shape; stride?: Shape } {
   if (features === null || !shardsLastDim(given, t)) return {};
   const shape = [...t.shape.slice(0, -1), features];
-  return { shape, stride: stridesOf(shape) };
+  return { shape, stride: contiguousStrides(shape) };
 }
 
 /** `Linear at "blocks.0.up"`, for errors. */
