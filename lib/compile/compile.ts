@@ -6,10 +6,10 @@ import { ArgumentError, CompileError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
-import { type Capture, capture, isCompiling, refuse } from './capture.js';
-import { GraphModule } from './graph-module.js';
-import { type Guard, GuardCollector } from './guard-collector.js';
-import { guardKey } from './guards.js';
+import { type Capture, capture, isCompiling, refuse } from './capture/capture.js';
+import { GraphModule } from './graph/graph-module.js';
+import { type Guard, GuardCollector } from './guards/guard-collector.js';
+import { guardKey } from './guards/guard-key.js';
 
 export { isCompiling };
 

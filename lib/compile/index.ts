@@ -20,5 +20,17 @@ export type {
   FakeMemoryUse,
 } from './fake-memory.js';
 export { FakeTensorMode } from './fake-tensor-mode.js';
-export { Graph, Node, type NodeKind, type Value } from './graph.js';
-export { GraphModule } from './graph-module.js';
+export { copyGraph, type GraphCopy } from './graph/copy.js';
+export type { EffectName } from './graph/effects.js';
+export { eliminateDeadCode, mergeEqualCalls } from './graph/eliminate.js';
+export { Graph } from './graph/graph.js';
+export { GraphModule } from './graph/graph-module.js';
+export { lint } from './graph/lint.js';
+export {
+  Node,
+  type NodeFields,
+  type NodeKind,
+  type NodeOrigin,
+  type Value,
+  type ValueMeta,
+} from './graph/node.js';

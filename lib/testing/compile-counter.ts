@@ -5,8 +5,8 @@ import {
   type CompileBackend,
   type CompiledGraph,
 } from '../compile/compile.js';
-import type { Graph } from '../compile/graph.js';
-import type { GraphModule } from '../compile/graph-module.js';
+import type { Graph } from '../compile/graph/graph.js';
+import type { GraphModule } from '../compile/graph/graph-module.js';
 
 /** A backend to pass to `compile`, with its counts. */
 export interface CompileCounter extends CompileBackend {

@@ -11,27 +11,38 @@ import {
   RowwiseParallel,
   Shard,
 } from '../../lib/distributed.js';
-import { CompileError, compile, nn, ones, type Tensor } from '../../lib/index.js';
+import { compile, nn, ones, type Tensor } from '../../lib/index.js';
+import { CompileCounter } from '../../lib/testing/index.js';
 import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
 
 describe('a compiled function on several ranks', () => {
-  it('runs uncompiled if a module is parallel', async () => {
+  it('is captured if a module is parallel', async () => {
     await onRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const model = new nn.Sequential(new nn.Linear(4, 8), new nn.ReLU(), new nn.Linear(8, 4));
       parallelizeModule(model, mesh, { '0': ColwiseParallel(), '2': RowwiseParallel() });
       const x = ones([2, 4]);
       const wanted = await valuesOf(model(x));
-      const compiled = compile((input: Tensor) => model(input));
-      for (let turn = 0; turn < 2; turn++) assert.deepEqual(await valuesOf(compiled(x)), wanted);
-      assert.throws(
-        () => compile((input: Tensor) => model(input), { fullgraph: true })(x),
-        (error: Error) =>
-          error instanceof CompileError &&
-          /fromLocal was called, of a distributed tensor, while the function was captured/.test(
-            error.message,
-          ),
+      model(x).sum().backward();
+      const gradients = await Promise.all(
+        [...model.parameters()].map((p) => valuesOf(p.grad as Tensor)),
       );
+      const counter = CompileCounter();
+      const compiled = compile((input: Tensor) => model(input), {
+        fullgraph: true,
+        backend: counter,
+      });
+      for (let turn = 0; turn < 2; turn++) {
+        model.zeroGrad();
+        const result = compiled(x);
+        assert.deepEqual(await valuesOf(result), wanted);
+        result.sum().backward();
+        assert.deepEqual(
+          await Promise.all([...model.parameters()].map((p) => valuesOf(p.grad as Tensor))),
+          gradients,
+        );
+      }
+      assert.equal(counter.frameCount, 1);
     });
   });
 

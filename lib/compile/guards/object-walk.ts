@@ -3,8 +3,8 @@
  * from the lists of arguments, and guards compare the lists of modules.
  */
 
-import { isPlain } from '../core/plain-object.js';
-import { Tensor } from '../core/tensor.js';
+import { isPlain } from '../../core/plain-object.js';
+import { Tensor } from '../../core/tensor.js';
 
 /** Receives one item of the list; false ends the walk. */
 export type Visit = (item: unknown) => boolean;

@@ -1,8 +1,8 @@
 /** The guard key of a call: the modes, and the arguments down to their plain values. */
-import { gradMode } from '../autograd/grad-mode.js';
-import { getDefaultDevice } from '../core/device.js';
-import { getDefaultDtype } from '../core/dtype.js';
-import { hooks } from '../core/hooks.js';
+import { gradMode } from '../../autograd/grad-mode.js';
+import { getDefaultDevice } from '../../core/device.js';
+import { getDefaultDtype } from '../../core/dtype.js';
+import { hooks } from '../../core/hooks.js';
 import { listOf } from './object-walk.js';
 
 const identities = new WeakMap<object, number>();

@@ -3,8 +3,8 @@
  * flag it reads, tensors that became constants of the graph, and `.grad`s that were null. The guard
  * made from them allows the capture only while all are unchanged.
  */
-import type { Tensor } from '../core/tensor.js';
-import { isModule, sameList, Walk } from './object-walk.js';
+import type { Tensor } from '../../core/tensor.js';
+import { isModule, listOf, sameList, Walk } from './object-walk.js';
 
 /** Whether everything is unchanged since the capture. */
 export type Guard = (inputs: readonly Tensor[]) => boolean;
@@ -26,8 +26,8 @@ export class GuardCollector {
   private readonly walk = new Walk((item) => this.items.push(item) > 0);
   private readonly properties = new Map<object, Properties>();
   private readonly constants: Tensor[] = [];
-  /** Inputs, by position, and constants whose `.grad` was read as null. */
-  private readonly withoutGrad = new Set<number | Tensor>();
+  /** What `.grad` was where it was read: of inputs, by position, and of constants. */
+  private readonly grads = new Map<number | Tensor, readonly unknown[] | null>();
 
   /** Adds a module before its first use. */
   addModule(module: object): void {
@@ -48,9 +48,9 @@ export class GuardCollector {
     this.constants.push(constant);
   }
 
-  /** Adds a tensor whose `.grad` was read as null. */
-  expectNoGrad(owner: number | Tensor): void {
-    this.withoutGrad.add(owner);
+  /** Adds a tensor whose `.grad` was read: only its metadata counts. */
+  expectGrad(owner: number | Tensor, grad: Tensor | null): void {
+    if (!this.grads.has(owner)) this.grads.set(owner, grad === null ? null : metadataOf(grad));
   }
 
   /**
@@ -80,12 +80,15 @@ export class GuardCollector {
 
   /** The guard on everything collected. */
   guard(): Guard {
-    const { constants, withoutGrad } = this;
+    const { constants, grads } = this;
     for (const constant of constants) this.walk.value(constant);
     return (inputs) => {
-      for (const owner of withoutGrad)
-        if ((typeof owner === 'number' ? (inputs[owner] as Tensor) : owner).gradTensor !== null)
+      for (const [owner, expected] of grads) {
+        const { gradTensor } = typeof owner === 'number' ? (inputs[owner] as Tensor) : owner;
+        if ((gradTensor === null) !== (expected === null)) return false;
+        if (gradTensor !== null && !sameMetadata(gradTensor, expected as readonly unknown[]))
           return false;
+      }
       return this.same(constants);
     };
   }
@@ -99,3 +102,8 @@ export class GuardCollector {
     );
   }
 }
+
+const metadataOf = (t: Tensor): readonly unknown[] => listOf((walk) => walk.argument(t));
+
+const sameMetadata = (t: Tensor, expected: readonly unknown[]): boolean =>
+  sameList(expected, (walk) => walk.argument(t));

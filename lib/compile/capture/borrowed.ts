@@ -1,0 +1,91 @@
+/**
+ * Tensors of the program that a capture uses. For its duration each keeps its identity and gets a
+ * storage without memory; after it, each gets all its fields back. So maps by tensor, closures,
+ * hooks and `instanceof` work in a capture as they do in a run.
+ */
+import { FAKE_HANDLE, Storage } from '../../core/storage.js';
+import type { Tensor } from '../../core/tensor.js';
+
+/** The fields that a capture may change, as they were. */
+interface Fields {
+  readonly values: Partial<Tensor>;
+  readonly version: number | null;
+}
+
+const FIELDS = [
+  'shape',
+  'strides',
+  'storageOffset',
+  'dtype',
+  'device',
+  'storage',
+  'node',
+  'outputNr',
+  'leafRequiresGrad',
+  'gradTensor',
+  'gradAccumulator',
+  'base',
+  'versionCounter',
+  'nodeVersion',
+  'disposed',
+  'retains',
+  'inPlaceForbidden',
+  'sharding',
+] as const satisfies readonly (keyof Tensor)[];
+
+/** The borrowed tensors of one capture. */
+export class Borrowed {
+  private readonly held = new Map<Tensor, Fields>();
+  private readonly storages = new Map<Storage, Storage>();
+
+  /** Whether the capture has borrowed the tensor. */
+  has(t: Tensor): boolean {
+    return this.held.has(t);
+  }
+
+  /** The gradient that a borrowed tensor has outside of the capture. */
+  gradOf(t: Tensor): Tensor | null {
+    return this.held.get(t)?.values.gradTensor ?? null;
+  }
+
+  /**
+   * Borrows a tensor, the tensor that it is a view of, and the local shard of a distributed one.
+   * Their storages without memory are shared as the real ones are.
+   */
+  borrow(t: Tensor): void {
+    if (this.held.has(t) || t.storage === null) return;
+    void t.gradFn; // refreshed, if t is a view of a base that has changed
+    if (t.base !== null) this.borrow(t.base);
+    const values: Partial<Tensor> = {};
+    for (const name of FIELDS) (values as Record<string, unknown>)[name] = t[name];
+    this.held.set(t, {
+      values,
+      version: t.versionCounter === null ? null : t.versionCounter.value,
+    });
+    t.gradTensor = null;
+    t.storage = this.standIn(t.storage);
+    const local = t.sharding?.local;
+    if (local !== undefined) this.borrow(local);
+  }
+
+  private standIn(real: Storage): Storage {
+    const known = this.storages.get(real);
+    if (known !== undefined) return known;
+    const made = new Storage(real.device, real.nbytes);
+    made.handle = FAKE_HANDLE;
+    made.refs = real.refs;
+    made.freedBy = real.freedBy;
+    if (real.handle === 0) made.handle = 0;
+    this.storages.set(real, made);
+    return made;
+  }
+
+  /** Gives all tensors their fields back. */
+  restore(): void {
+    for (const [tensor, { values, version }] of this.held) {
+      Object.assign(tensor, values);
+      if (tensor.versionCounter !== null && version !== null) tensor.versionCounter.value = version;
+    }
+    this.held.clear();
+  }
+}

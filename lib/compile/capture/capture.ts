@@ -1,0 +1,155 @@
+/**
+ * Captures a function: runs it once on its own arguments, which have no memory meanwhile, and keeps
+ * the graph of its ops and effects and the function that rebuilds its result.
+ */
+import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
+import { callContext } from '../../core/call-context.js';
+import { getDefaultDevice, setDefaultDevice } from '../../core/device.js';
+import { getDefaultDtype, setDefaultDtype } from '../../core/dtype.js';
+import { CompileError } from '../../core/errors.js';
+import { kindOf } from '../../core/options.js';
+import { Tensor } from '../../core/tensor.js';
+import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
+import type { Graph } from '../graph/graph.js';
+import type { GuardCollector } from '../guards/guard-collector.js';
+import { ambientKey } from '../guards/guard-key.js';
+import { listOf, sameList, Walk } from '../guards/object-walk.js';
+import { recordingAt } from './levels.js';
+import { Recorder } from './recorder.js';
+
+type AnyFunction = (...args: unknown[]) => unknown;
+
+/** The result of a capture. */
+export interface Capture {
+  readonly graph: Graph;
+  /** Builds the function's result from the graph's outputs. */
+  readonly rebuild: (outputs: readonly Tensor[], inputs: readonly Tensor[]) => unknown;
+}
+
+/** The recorder of the capture in progress. */
+let current: Recorder | null = null;
+
+/** Whether a capture is in progress. */
+export function isCompiling(): boolean {
+  return current !== null;
+}
+
+/** Inside a capture, ends it: see {@link Recorder.unsupported}. */
+export function refuse(what: string): void {
+  current?.unsupported(what);
+}
+
+/**
+ * Captures `fn` for these arguments. @throws CompileError if it has an effect that a graph cannot
+ * repeat
+ */
+export function capture(
+  fn: AnyFunction,
+  args: readonly unknown[],
+  guards: GuardCollector,
+): Capture {
+  const inputs = tensorsIn(args);
+  const recorder = new Recorder(guards);
+  // A copy, because the function may change its arguments and runs again if it cannot be captured.
+  const given = mapTensors((t) => t, args) as unknown[];
+  const state = listOf((walk) => walk.value(given), false);
+  const before = current;
+  current = recorder;
+  try {
+    const captured = withModesRestored(recorder, () =>
+      recordingAt('front', recorder, () => {
+        inputs.forEach((t, i) => {
+          recorder.placeholder(t, i);
+        });
+        const result = fn(...given);
+        if (!sameList(state, (walk) => walk.value(given), false))
+          recorder.unsupported('an argument that is not a tensor was changed');
+        return finished(result, recorder);
+      }),
+    );
+    const changed = guards.changed();
+    if (changed === undefined) return captured;
+    throw new CompileError(
+      `compile: the function changes ${changed} when it runs. A graph cannot repeat that: ` +
+        'keep such state in a tensor, or leave out fullgraph to run the function uncompiled.',
+      { changed },
+    );
+  } finally {
+    current = before;
+  }
+}
+
+function finished(result: unknown, recorder: Recorder): Capture {
+  checkResult(result, recorder);
+  const { graph } = recorder;
+  graph.outputs = tensorsIn(result).map((t) => recorder.valueOf(t));
+  return { graph, rebuild: rebuilder(result, recorder) };
+}
+
+/**
+ * Refuses results whose tensors {@link tensorsIn} does not find: it looks in arrays, objects and
+ * maps.
+ */
+function checkResult(result: unknown, recorder: Recorder): void {
+  if (result instanceof Promise || Object.prototype.toString.call(result) === '[object Generator]')
+    recorder.unsupported(
+      'the function returned before its end, as asynchronous ones and generators do,',
+    );
+  const found = new Set(tensorsIn(result));
+  new Walk((item) => {
+    if (!(item instanceof Tensor) || !item.isFake) return true;
+    if (!found.has(item))
+      recorder.unsupported('a result was returned inside a Set or an instance of a class');
+    if (item.constructor !== Tensor && !recorder.isBorrowed(item))
+      recorder.unsupported(`${kindOf(item)} was created`);
+    return true;
+  }, false).value(result);
+}
+
+/**
+ * Puts the outputs into the shape of the result. An output that is an input, or a tensor from
+ * outside, is the same object.
+ */
+function rebuilder(result: unknown, recorder: Recorder): Capture['rebuild'] {
+  const sources = tensorsIn(result).map((t) => {
+    const at = recorder.positionOf(t);
+    return at >= 0 || !recorder.isBorrowed(t) ? at : t;
+  });
+  return (outputs, inputs) => {
+    let next = 0;
+    const output = (): Tensor | undefined => {
+      const i = next++;
+      const source = sources[i] as Tensor | number;
+      if (typeof source !== 'number') return source;
+      return source >= 0 ? inputs[source] : outputs[i];
+    };
+    return mapTensors(output, result);
+  };
+}
+
+/** Runs `fn`, and restores modes, borrowed tensors and the stack of modules after it. */
+function withModesRestored<T>(recorder: Recorder, fn: () => T): T {
+  const [mode, dtype, device, modes] = [
+    gradMode(),
+    getDefaultDtype(),
+    getDefaultDevice(),
+    ambientKey(),
+  ];
+  const { modules } = callContext;
+  callContext.moduleObservers++;
+  try {
+    const result = fn();
+    if (ambientKey() !== modes) recorder.unsupported('the grad mode or a default was left changed');
+    if (recorder.broken !== null) throw recorder.broken;
+    return result;
+  } catch (error) {
+    throw recorder.broken ?? error;
+  } finally {
+    callContext.moduleObservers--;
+    callContext.modules = modules;
+    recorder.restore();
+    setGradMode(mode);
+    setDefaultDtype(dtype);
+    setDefaultDevice(device);
+  }
+}

@@ -1,0 +1,70 @@
+/** What happens beside ops while a function is captured: values, effects, draws, reads of state. */
+import type { CaptureHooks, StorageEffects, ValueAccess } from '../../core/backend.js';
+import { keep } from '../../core/scope.js';
+import type { Tensor } from '../../core/tensor.js';
+import { fakeTensor } from '../../eager/fake-backend.js';
+import { clone } from '../../ops/copy.js';
+import type { Recorder } from './recorder.js';
+
+/**
+ * Value access in a capture: new values become constants, reading a value ends the graph. Values
+ * that an op makes for itself are part of the op.
+ */
+export function recordedValues(
+  recorder: Recorder,
+  outer: ValueAccess,
+  isInside: () => boolean,
+): ValueAccess {
+  const noValue = (t: Tensor): never =>
+    recorder.unsupported(`a value of a tensor, ${t.dtype.name}[${t.shape.join(', ')}], was read`);
+  return {
+    fromRaw: (...raw) => {
+      const [, shape, dtype, device] = raw;
+      if (isInside()) return fakeTensor({ shape, strides: null, dtype, device });
+      const values = keep(outer.fromRaw(...raw));
+      recorder.constant(values);
+      return clone(values);
+    },
+    adopt: () => recorder.unsupported('an array was adopted as a tensor'),
+    readSync: noValue,
+    read: noValue,
+    readElement: noValue,
+  };
+}
+
+/** Effects that a graph repeats on the real tensors, by the backend in place at that time. */
+export function recordedEffects(recorder: Recorder, outer: StorageEffects): StorageEffects {
+  return {
+    swap(target, source, counts) {
+      recorder.effect('set_', [target, source], { counts });
+      outer.swap(target, source, counts);
+      recorder.moved(target);
+    },
+    resize(storage, bytes) {
+      recorder.effect('resize_', [recorder.tensorOn(storage)], { bytes });
+      storage.nbytes = bytes;
+    },
+    setVersion(t, version) {
+      recorder.effect('setVersion', [t], { version });
+      t.sharedVersion().value = version;
+    },
+    keepVersion(t) {
+      const captured = t.currentVersion;
+      const kept = recorder.effect('keepVersion', [t]);
+      return () => {
+        recorder.effect('restoreVersion', [t], {}, [{ node: kept, output: 0 }]);
+        t.sharedVersion().value = captured;
+      };
+    },
+  };
+}
+
+/** What the library tells a capture. */
+export function recordedState(recorder: Recorder): CaptureHooks {
+  return {
+    unsupported: (what) => recorder.unsupported(what),
+    draws: (generator, source) => recorder.willDraw(generator, source),
+    readsGrad: (t) => recorder.readsGrad(t),
+    usesModule: (module) => recorder.guards.addModule(module),
+  };
+}

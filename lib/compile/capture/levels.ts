@@ -1,0 +1,87 @@
+/**
+ * The two levels at which ops are recorded. The front graph has the calls of the program, which run
+ * through autograd and DTensor again; the lowered graph has what reaches the backend: ops on local
+ * tensors, collectives, and the ops of gradients.
+ */
+import { type Backend, swapBackend } from '../../core/backend.js';
+import type { Layer } from '../../core/dispatch.js';
+import { layers } from '../../core/hooks.js';
+import { runFake } from '../../eager/fake-backend.js';
+import { recordedEffects, recordedState, recordedValues } from './effects.js';
+import type { Recorder } from './recorder.js';
+
+/** A level; see {@link recordingAt}. */
+export type Level = 'front' | 'lowered';
+
+/**
+ * Runs `fn`; the ops that it calls go to the recorder.
+ */
+export function recordingAt<T>(level: Level, recorder: Recorder, fn: () => T): T {
+  return level === 'front' ? recordingFront(recorder, fn) : recordingLowered(recorder, fn);
+}
+
+function recordingFront<T>(recorder: Recorder, fn: () => T): T {
+  const { autograd, entry } = layers;
+  let inside = false;
+  const front: Layer = (op, inputs, params, into) => {
+    if (inside) return autograd(op, inputs, params, into);
+    const operands = inputs.map((t) => recorder.valueOf(t));
+    if (into !== null) recorder.valueOf(into);
+    inside = true;
+    let outputs: Tensors;
+    try {
+      outputs = autograd(op, inputs, params, into);
+    } finally {
+      inside = false;
+    }
+    recorder.record(op, inputs, params, into, outputs, operands);
+    return outputs;
+  };
+  const before = swapBackend(recordedBackend(recorder, runFakeDistributed, () => inside));
+  layers.autograd = front;
+  if (entry === autograd) layers.entry = front;
+  try {
+    return fn();
+  } finally {
+    layers.autograd = autograd;
+    layers.entry = entry;
+    swapBackend(before);
+  }
+}
+
+type Tensors = ReturnType<Layer>;
+
+function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
+  const run: Layer = (op, inputs, params, into) => {
+    if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
+    const operands = inputs.map((t) => recorder.valueOf(t));
+    if (into !== null) recorder.valueOf(into);
+    const outputs = runFake(op, inputs, params, into);
+    recorder.record(op, inputs, params, into, outputs, operands);
+    return outputs;
+  };
+  const before = swapBackend(recordedBackend(recorder, run, () => false));
+  try {
+    return fn();
+  } finally {
+    swapBackend(before);
+  }
+}
+
+/** Runs shape rules. Changes of placement run themselves, so that local shards get their sizes. */
+const runFakeDistributed: Layer = (op, inputs, params, into) =>
+  op.compute !== null && op.traits.includes('placement')
+    ? op.compute(inputs, params)
+    : runFake(op, inputs, params, into);
+
+/** `isInside`: whether an op that is being recorded runs, so that its parts are not recorded. */
+function recordedBackend(recorder: Recorder, run: Layer, isInside: () => boolean): Backend {
+  const { values, effects, observer } = layers.backend;
+  return {
+    run,
+    values: recordedValues(recorder, values, isInside),
+    effects: recordedEffects(recorder, effects),
+    capture: recordedState(recorder),
+    observer,
+  };
+}

@@ -1,0 +1,296 @@
+/**
+ * Records ops and effects as nodes of a graph, and knows the value of every tensor. Tensors of the
+ * program are borrowed when an op first meets them. What a graph cannot repeat ends the capture.
+ */
+import { type GradMode, gradMode } from '../../autograd/grad-mode.js';
+import { callSite } from '../../core/call-site.js';
+import { CompileError } from '../../core/errors.js';
+import type { AnyOp } from '../../core/op.js';
+import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
+import { sameShape } from '../../core/shape.js';
+import type { Storage } from '../../core/storage.js';
+import type { Tensor } from '../../core/tensor.js';
+import { detachOp } from '../../ops/view.js';
+import type { EffectName } from '../graph/effects.js';
+import { Graph } from '../graph/graph.js';
+import { metaOf, type Node, type NodeFields, type Value } from '../graph/node.js';
+import type { GuardCollector } from '../guards/guard-collector.js';
+import { Borrowed } from './borrowed.js';
+import { ModulePaths } from './module-paths.js';
+
+const MADE_IN_CAPTURE =
+  'it was made while compile captured a function, and stands for values that only a run ' +
+  'computes. Return it from the function instead of storing it elsewhere';
+
+export class Recorder {
+  readonly graph = new Graph();
+  /** The first effect that could not be recorded. It fails the capture even if `fn` catches it. */
+  broken: CompileError | null = null;
+  readonly guards: GuardCollector;
+  private readonly borrowed = new Borrowed();
+  private readonly outerMode: GradMode = gradMode();
+  private readonly values = new Map<Tensor, Value>();
+  /** Positions of the inputs. */
+  private readonly inputs = new Map<Tensor, number>();
+  /** The tensors on each storage that the graph knows. */
+  private readonly onStorage = new Map<Storage, Tensor[]>();
+  private readonly generators = new Map<Generator, () => void>();
+  private drawn: DrawSource | null = null;
+  /** Draws so far, by their random state. */
+  private readonly draws = new Map<string, Node>();
+  private readonly paths = new ModulePaths();
+  /** Whether an alias of a known tensor is that tensor: true below autograd. */
+  private readonly belowAutograd: boolean;
+
+  constructor(guards: GuardCollector, belowAutograd = false) {
+    this.guards = guards;
+    this.belowAutograd = belowAutograd;
+  }
+
+  /** Borrows an input. One that is given twice has the value of its first place. */
+  placeholder(t: Tensor, position: number): Node {
+    const first = !this.inputs.has(t);
+    if (first) this.inputs.set(t, position);
+    const node = this.graph.add({ kind: 'placeholder', name: 'arg', metas: [metaOf(t)] });
+    if (!first) return node;
+    this.borrowed.borrow(t);
+    this.define(t, { node, output: 0 });
+    return node;
+  }
+
+  /** Adds a call whose results are known, and defines them. */
+  record(
+    op: AnyOp,
+    inputs: readonly Tensor[],
+    params: object,
+    into: Tensor | null,
+    outputs: readonly Tensor[],
+    operands: readonly Value[] = inputs.map((t) => this.valueOf(t)),
+  ): Node {
+    const node = this.graph.add({
+      kind: 'call',
+      name: op.name,
+      op,
+      inputs: operands,
+      params,
+      into: into === null ? null : this.valueOf(into),
+      metas: outputs.map(metaOf),
+      draw: this.drawOf(params),
+      ...this.context(),
+    });
+    for (let i = 0; i < outputs.length; i++)
+      if (outputs[i] !== into) this.define(outputs[i] as Tensor, { node, output: i });
+    return node;
+  }
+
+  /** Adds an effect on tensors, which a run repeats on the real ones. */
+  effect(
+    name: EffectName,
+    tensors: readonly Tensor[],
+    params: object = {},
+    more: readonly Value[] = [],
+  ): Node {
+    return this.graph.add({
+      kind: 'effect',
+      name,
+      effect: name,
+      inputs: [...tensors.map((t) => this.valueOf(t)), ...more],
+      params,
+      ...this.context(),
+    });
+  }
+
+  /** Fails the capture. @throws CompileError that says what cannot be recorded, and where */
+  unsupported(what: string): never {
+    const at = callSite();
+    this.broken ??= new CompileError(
+      `compile: ${what} while the function was captured, at ${at || 'an unknown place'}. A ` +
+        'graph cannot repeat that: do it outside of the compiled function, or leave out ' +
+        'fullgraph to run the function uncompiled.',
+      { what, at },
+    );
+    throw this.broken;
+  }
+
+  /**
+   * Sets the source that the next random call draws from. When the capture ends, the generator gets
+   * its state back.
+   */
+  willDraw(generator: Generator, source: DrawSource): void {
+    if (!this.generators.has(generator)) this.generators.set(generator, generator.remember());
+    this.drawn = source;
+  }
+
+  /**
+   * Reads `.grad`: null stays a fact that guards compare; a gradient becomes a value that each run
+   * reads anew.
+   */
+  readsGrad(t: Tensor): void {
+    if (t.gradTensor !== null || this.isOwn(t)) return;
+    this.valueOf(t);
+    const grad = this.borrowed.gradOf(t);
+    this.guards.expectGrad(this.inputs.get(t) ?? t, grad);
+    if (grad === null) return;
+    if (!this.values.has(grad)) {
+      this.borrowed.borrow(grad);
+      this.define(grad, { node: this.effectOn('readGrad', t, grad), output: 0 });
+    }
+    t.gradTensor = grad;
+  }
+
+  /** Called when a tensor has got other memory. */
+  moved(t: Tensor): void {
+    const { storage } = t;
+    if (storage === null) return;
+    const others = this.onStorage.get(storage);
+    if (others === undefined) this.onStorage.set(storage, [t]);
+    else if (!others.includes(t)) others.push(t);
+  }
+
+  /** A tensor on the storage, through which an effect on the storage is repeated. */
+  tensorOn(storage: Storage): Tensor {
+    return (
+      this.onStorage.get(storage)?.find((t) => t.storage === storage) ??
+      this.unsupported('a storage was resized that the function did not use before')
+    );
+  }
+
+  /** The value of a tensor. One from outside is borrowed and becomes a constant. */
+  valueOf(t: Tensor): Value {
+    if (t.storage === null) return { number: t };
+    const known = this.values.get(t);
+    if (known !== undefined) return known;
+    if (this.isOwn(t)) return this.aliasValue(t);
+    const whole = this.wholeOf(t);
+    if (whole !== undefined) return this.localShardValue(whole, t);
+    this.guards.addConstant(t);
+    this.constant(t);
+    return this.values.get(t) as Value;
+  }
+
+  /** Borrows a tensor as a constant of the graph. */
+  constant(t: Tensor): void {
+    this.borrowed.borrow(t);
+    const node = this.graph.add({
+      kind: 'constant',
+      name: 'const',
+      metas: [metaOf(t)],
+      tensor: t,
+    });
+    this.define(t, { node, output: 0 });
+  }
+
+  /** The position of an input; -1 for other tensors. */
+  positionOf(t: Tensor): number {
+    return this.inputs.get(t) ?? -1;
+  }
+
+  /** Whether the tensor is of the program, and not made by the capture. */
+  isBorrowed(t: Tensor): boolean {
+    return this.borrowed.has(t);
+  }
+
+  /** Gives borrowed tensors and generators their state back, and ends what the capture made. */
+  restore(): void {
+    this.borrowed.restore();
+    for (const bringBack of this.generators.values()) bringBack();
+    for (const [storage, tensors] of this.onStorage) {
+      if (!tensors.some((t) => t.storage === storage)) continue;
+      storage.markFreed(MADE_IN_CAPTURE);
+    }
+  }
+
+  /**
+   * Whether the capture made the memory of a tensor. Tensors on `meta` from outside are fake as
+   * well.
+   */
+  private isOwn(t: Tensor): boolean {
+    return (
+      t.isFake &&
+      !this.borrowed.has(t) &&
+      (t.device.type !== 'meta' || this.onStorage.has(t.storage as Storage))
+    );
+  }
+
+  /** The value of a tensor that was made without the dispatcher on the memory of a known one. */
+  private aliasValue(t: Tensor): Value {
+    const whole = this.wholeOf(t);
+    if (whole !== undefined) return this.localShardValue(whole, t);
+    const others = this.onStorage.get(t.storage as Storage) ?? [];
+    const same = others.find((other) => other.storage === t.storage && sameWindow(other, t));
+    if (same === undefined || (t.requiresGrad && !this.belowAutograd))
+      this.unsupported(
+        `a tensor of shape [${t.shape.join(', ')}] was used that no captured op computed`,
+      );
+    if (this.belowAutograd) this.define(t, this.valueOf(same));
+    else {
+      // As `data` does: a detached tensor with its own version.
+      this.record(detachOp, [same], {}, null, [t]);
+      this.effect('ownVersion', [t]);
+    }
+    return this.values.get(t) as Value;
+  }
+
+  /** The distributed tensor whose local shard this is, at the front level. */
+  private wholeOf(t: Tensor): Tensor | undefined {
+    if (this.belowAutograd) return undefined;
+    return this.onStorage.get(t.storage as Storage)?.find((other) => other.sharding?.local === t);
+  }
+
+  private localShardValue(whole: Tensor, t: Tensor): Value {
+    this.define(t, { node: this.effectOn('localShard', whole, t), output: 0 });
+    return this.values.get(t) as Value;
+  }
+
+  private effectOn(name: EffectName, of: Tensor, result: Tensor): Node {
+    return this.graph.add({
+      kind: 'effect',
+      name,
+      effect: name,
+      inputs: [this.valueOf(of)],
+      metas: [metaOf(result)],
+      ...this.context(),
+    });
+  }
+
+  /** The draw of a random call; a call with the random state of an earlier one shares its draw. */
+  private drawOf(params: object): Node | null {
+    if (!('seedLow' in params)) return null;
+    const { seedLow, seedHigh, offset } = params as DrawParams;
+    const state = `${seedLow},${seedHigh},${offset}`;
+    const known = this.draws.get(state);
+    if (known !== undefined || this.drawn === null) return known ?? null;
+    const node = this.graph.add({
+      kind: 'effect',
+      name: 'draw',
+      effect: 'draw',
+      params: { source: this.drawn },
+    });
+    this.drawn = null;
+    this.draws.set(state, node);
+    return node;
+  }
+
+  private context(): Pick<NodeFields, 'mode' | 'origin'> {
+    const mode = gradMode();
+    return {
+      mode: mode === this.outerMode ? null : mode,
+      origin: { site: callSite(), path: this.paths.ofCurrentModule() },
+    };
+  }
+
+  private define(t: Tensor, value: Value): void {
+    if (this.values.has(t)) return;
+    this.values.set(t, value);
+    this.moved(t);
+  }
+}
+
+function sameWindow(a: Tensor, b: Tensor): boolean {
+  return (
+    a.dtype === b.dtype &&
+    a.storageOffset === b.storageOffset &&
+    sameShape(a.shape, b.shape) &&
+    sameShape(a.strides, b.strides)
+  );
+}

@@ -1,0 +1,46 @@
+/** Copies of graphs. */
+import { Graph } from './graph.js';
+import { Node, type Value } from './node.js';
+
+/** A copy of a graph. Its nodes have the numbers and names of the copied ones. */
+export interface GraphCopy {
+  readonly graph: Graph;
+  /** The copy of each node. */
+  readonly nodeMap: ReadonlyMap<Node, Node>;
+}
+
+/**
+ * Copies a graph, or its first nodes in the order given by `nodes`, so that edits of one leave the
+ * other alone. Tensors and parameters are shared.
+ */
+export function copyGraph(from: Graph, nodes: readonly Node[] = from.nodes): GraphCopy {
+  const graph = new Graph();
+  const nodeMap = new Map<Node, Node>();
+  for (const node of nodes) appendCopy(graph, node, nodeMap);
+  graph.outputs = from.outputs.map((v) => copyOfValue(v, nodeMap));
+  return { graph, nodeMap };
+}
+
+/** Appends a copy of a node whose operands were copied before. @internal */
+export function appendCopy(graph: Graph, node: Node, nodeMap: Map<Node, Node>): Node {
+  const copy = new Node(
+    {
+      ...node,
+      inputs: node.inputs.map((v) => copyOfValue(v, nodeMap)),
+      into: node.into === null ? null : copyOfValue(node.into, nodeMap),
+      draw: node.draw === null ? null : (nodeMap.get(node.draw) ?? node.draw),
+    },
+    node.id,
+  );
+  graph.reserveName(copy.name);
+  graph.nodes.push(copy);
+  nodeMap.set(node, copy);
+  return copy;
+}
+
+/** The value in the copy; the same value where the node was not copied. @internal */
+export function copyOfValue(value: Value, nodeMap: ReadonlyMap<Node, Node>): Value {
+  if ('number' in value) return value;
+  const node = nodeMap.get(value.node);
+  return node === undefined ? value : { node, output: value.output };
+}

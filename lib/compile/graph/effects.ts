@@ -1,0 +1,73 @@
+/**
+ * The effects of a graph beside ops: what each does to the real tensors when the graph runs. A node
+ * of kind `effect` names one of them, so that passes, printing and copies see what it does.
+ */
+import { layers } from '../../core/hooks.js';
+import type { DrawParams, DrawSource } from '../../core/random.js';
+import type { Tensor } from '../../core/tensor.js';
+
+/** A value while a graph runs: a tensor, a version, or the random state of a draw. @internal */
+export type RunValue = Tensor | number | DrawParams | null;
+
+interface EffectDefinition<P = object> {
+  /** Runs the effect; the value that it returns is its output. */
+  run(operands: readonly RunValue[], params: P): RunValue | void;
+  /** Number of outputs. */
+  readonly outputs: 0 | 1;
+  /** Whether it may be left out if nobody uses its output. */
+  readonly pure: boolean;
+}
+
+const define = <P extends object>(
+  definition: Partial<EffectDefinition<P>> & Pick<EffectDefinition<P>, 'run'>,
+): EffectDefinition<P> => ({ outputs: 0, pure: false, ...definition });
+
+/** All effects, by name. @internal */
+export const effects = {
+  /** Puts the first tensor on the memory of the second: `set_` and assigning `data`. */
+  set_: define<{ counts: boolean }>({
+    run: ([target, source], { counts }) =>
+      layers.backend.effects.swap(target as Tensor, source as Tensor, counts),
+  }),
+  /** Resizes the storage of a tensor. */
+  resize_: define<{ bytes: number }>({
+    run: ([t], { bytes }) => void (t as Tensor).untypedStorage().resize_(bytes),
+  }),
+  /** Sets the version counter of a tensor. */
+  setVersion: define<{ version: number }>({
+    run: ([t], { version }) => layers.backend.effects.setVersion(t as Tensor, version),
+  }),
+  /** The version of a tensor, for `restoreVersion`. */
+  keepVersion: define({ outputs: 1, run: ([t]) => (t as Tensor).currentVersion }),
+  /** Gives a tensor the version that `keepVersion` returned. */
+  restoreVersion: define({
+    run: ([t, version]) => layers.backend.effects.setVersion(t as Tensor, version as number),
+  }),
+  /** Gives a tensor a version counter of its own, as `data` has. */
+  ownVersion: define({
+    run: ([t]) => {
+      (t as Tensor).versionCounter = null;
+    },
+  }),
+  /** The random state of the next draw of a generator. */
+  draw: define<{ source: DrawSource }>({
+    outputs: 1,
+    run: (_, { source }) => source.next(),
+  }),
+  /** The local shard of a distributed tensor, on the same memory and without history. */
+  localShard: define({
+    outputs: 1,
+    pure: true,
+    run: ([t]) => (t as Tensor).sharding?.local ?? null,
+  }),
+  /** The `.grad` of a tensor, which is not null: guards compare that. */
+  readGrad: define({ outputs: 1, pure: true, run: ([t]) => (t as Tensor).gradTensor }),
+} as const satisfies Record<string, EffectDefinition<never>>;
+
+/** The name of an effect in a graph. */
+export type EffectName = keyof typeof effects;
+
+/** The definition of an effect. @internal */
+export function effectOf(name: EffectName): EffectDefinition {
+  return effects[name] as unknown as EffectDefinition;
+}

@@ -1,0 +1,161 @@
+/** Runs a graph. Its nodes become steps, in which every value is an index into one array. */
+import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
+import { belowEntry, type Layer } from '../../core/dispatch.js';
+import { CompileError } from '../../core/errors.js';
+import type { DrawParams } from '../../core/random.js';
+import type { Tensor } from '../../core/tensor.js';
+import { effectOf, type RunValue } from './effects.js';
+import type { Graph } from './graph.js';
+import { lint } from './lint.js';
+import type { Node, Value } from './node.js';
+
+/**
+ * A node with the indices of its values. Plain numbers and constants have their values from the
+ * start.
+ */
+interface Step {
+  readonly node: Node;
+  readonly inputs: readonly number[];
+  /** The tensor that the call writes into, or -1. */
+  readonly into: number;
+  /** The random state of the call, or -1. */
+  readonly draw: number;
+  /** The node's first output. */
+  readonly at: number;
+  readonly outputs: number;
+}
+
+/**
+ * A graph that can be called. Edits take effect at {@link GraphModule.recompile}.
+ *
+ * @see PyTorch `torch.fx.GraphModule`
+ */
+export class GraphModule {
+  /** The graph that calls run. Edits take effect at {@link recompile}. */
+  readonly graph: Graph;
+  private readonly layer: Layer;
+  private steps: readonly Step[] = [];
+  private placeholders: readonly number[] = [];
+  private results: readonly number[] = [];
+  /** The values before the first step. */
+  private initial: readonly RunValue[] = [];
+  private text = '';
+
+  /** `layer`: where calls enter the dispatcher; above autograd by default. */
+  constructor(graph: Graph, layer: Layer = belowEntry) {
+    this.graph = graph;
+    this.layer = layer;
+    this.recompile();
+  }
+
+  /** The compiled form as text. */
+  get code(): string {
+    return this.text;
+  }
+
+  /**
+   * Applies edits of the graph. @throws CompileError if a node uses a later one
+   */
+  recompile(): void {
+    lint(this.graph);
+    const numbers = new Numbering();
+    const steps: Step[] = [];
+    for (const node of this.graph.nodes) {
+      const inputs = node.inputs.map((value) => numbers.of(value));
+      const into = node.into === null ? -1 : numbers.of(node.into);
+      const draw = node.draw === null ? -1 : numbers.of({ node: node.draw, output: 0 });
+      const at = numbers.add(node);
+      if (node.kind === 'call' || node.kind === 'effect')
+        steps.push({ node, inputs, into, draw, at, outputs: outputsOf(node) });
+    }
+    this.results = this.graph.outputs.map((value) => numbers.of(value));
+    this.placeholders = this.graph.placeholders.map((node) => numbers.of({ node, output: 0 }));
+    this.steps = steps;
+    this.initial = numbers.initial;
+    this.text = this.graph.toString();
+  }
+
+  /**
+   * Runs the graph on real tensors, one for each placeholder, and records autograd as usual. The
+   * conversions of autocast are calls of the graph, so an autocast region around adds none.
+   */
+  forward(...inputs: readonly Tensor[]): Tensor[] {
+    return this.run(inputs) as Tensor[];
+  }
+
+  /** As {@link forward}, for graphs whose inputs and results are not all tensors. @internal */
+  run(inputs: readonly RunValue[]): RunValue[] {
+    if (inputs.length !== this.placeholders.length)
+      throw new CompileError(
+        `a graph with ${this.placeholders.length} inputs was called with ${inputs.length}`,
+        { expected: this.placeholders.length, given: inputs.length },
+      );
+    const values = this.initial.slice();
+    for (let i = 0; i < this.placeholders.length; i++)
+      values[this.placeholders[i] as number] = inputs[i] as RunValue;
+    const outer = gradMode();
+    let mode = outer;
+    try {
+      for (let i = 0; i < this.steps.length; i++) {
+        const step = this.steps[i] as Step;
+        const wanted = step.node.mode ?? outer;
+        if (wanted !== mode) {
+          setGradMode(wanted);
+          mode = wanted;
+        }
+        this.runStep(step, values);
+      }
+    } finally {
+      setGradMode(outer);
+    }
+    return this.results.map((at) => values[at] as RunValue);
+  }
+
+  private runStep(step: Step, values: RunValue[]): void {
+    const { node } = step;
+    const operands = new Array<RunValue>(step.inputs.length);
+    for (let i = 0; i < operands.length; i++)
+      operands[i] = values[step.inputs[i] as number] as RunValue;
+    if (node.op === null) {
+      const result = effectOf(node.effect as NonNullable<Node['effect']>).run(
+        operands,
+        node.params,
+      );
+      if (step.outputs > 0) values[step.at] = result as RunValue;
+      return;
+    }
+    const params =
+      step.draw < 0 ? node.params : { ...node.params, ...(values[step.draw] as DrawParams) };
+    const outputs = this.layer(
+      node.op,
+      operands as Tensor[],
+      params,
+      step.into < 0 ? null : (values[step.into] as Tensor),
+    );
+    for (let i = 0; i < step.outputs; i++) values[step.at + i] = outputs[i] as Tensor;
+  }
+}
+
+function outputsOf(node: Node): number {
+  return node.kind === 'effect'
+    ? effectOf(node.effect as never).outputs
+    : Math.max(1, node.metas.length);
+}
+
+/** Assigns an index to every value of a graph. */
+class Numbering {
+  readonly initial: RunValue[] = [];
+  private readonly first = new Map<Node, number>();
+
+  add(node: Node): number {
+    const at = this.initial.length;
+    this.first.set(node, at);
+    for (let i = 0; i < outputsOf(node); i++) this.initial.push(node.tensor);
+    return at;
+  }
+
+  of(value: Value): number {
+    if ('number' in value) return this.initial.push(value.number) - 1;
+    return (this.first.get(value.node) as number) + value.output;
+  }
+}

@@ -1,0 +1,117 @@
+/** The graph of a captured function: calls of ops in execution order, and how passes edit it. */
+import { CompileError } from '../../core/errors.js';
+import { Node, type NodeFields, sameValue, type Value } from './node.js';
+import { printNode, printValue } from './print.js';
+
+/**
+ * Nodes in execution order, and the values that the function returns.
+ *
+ * @see PyTorch `torch.fx.Graph`
+ */
+export class Graph {
+  /** All nodes, each after the nodes that it reads. */
+  readonly nodes: Node[] = [];
+  /** The results. */
+  outputs: Value[] = [];
+  private readonly names = new Map<string, number>();
+
+  /** The calls of ops. */
+  get callNodes(): Node[] {
+    return this.nodes.filter((n) => n.kind === 'call');
+  }
+
+  /** The inputs, in the order of the arguments. */
+  get placeholders(): Node[] {
+    return this.nodes.filter((n) => n.kind === 'placeholder');
+  }
+
+  /** Adds a node; its name gets a number if another node has it. Without `before`, at the end. */
+  add(fields: NodeFields, before: Node | null = null): Node {
+    const node = new Node({ ...fields, name: this.freeName(fields.name) });
+    this.nodes.splice(before === null ? this.nodes.length : this.indexOf(before), 0, node);
+    return node;
+  }
+
+  /** Removes a node. @throws CompileError if its value is used */
+  erase(node: Node): void {
+    const at = this.indexOf(node);
+    const users = this.usersOf(node);
+    if (users.length > 0 || this.outputs.some((v) => 'node' in v && v.node === node))
+      throw new CompileError(
+        `erase: expected a node that nothing uses, got %${node.name}, which ` +
+          `${users.length > 0 ? users.map((n) => `%${n.name}`).join(', ') : 'the result'} uses. ` +
+          'Replace its uses first: replaceUses(value, other).',
+        { node: node.name },
+      );
+    this.nodes.splice(at, 1);
+  }
+
+  /** Moves a node in front of another. {@link lint} finds orders that cannot run. */
+  moveBefore(node: Node, other: Node): void {
+    if (node === other) return;
+    this.nodes.splice(this.indexOf(node), 1);
+    this.nodes.splice(this.indexOf(other), 0, node);
+  }
+
+  /** Makes all uses of a value, also as a result, uses of another. */
+  replaceUses(value: Value, by: Value, except: Node | null = null): void {
+    const replaced = (used: Value): Value => (sameValue(used, value) ? by : used);
+    for (const node of this.nodes) {
+      if (node === except) continue;
+      node.inputs = node.inputs.map(replaced);
+      if (node.into !== null) node.into = replaced(node.into);
+    }
+    this.outputs = this.outputs.map(replaced);
+  }
+
+  /** The nodes that read any output of a node, in order. */
+  usersOf(node: Node): Node[] {
+    return this.nodes.filter((n) => n.reads.some((v) => 'node' in v && v.node === node));
+  }
+
+  /** The users of every node, found in one pass over the graph. */
+  allUsers(): Map<Node, Node[]> {
+    const users = new Map<Node, Node[]>(this.nodes.map((n) => [n, []]));
+    for (const node of this.nodes)
+      for (const value of node.reads) {
+        if (!('node' in value)) continue;
+        const list = users.get(value.node);
+        if (list !== undefined && list.at(-1) !== node) list.push(node);
+      }
+    return users;
+  }
+
+  /** @throws CompileError for a node of another graph */
+  private indexOf(node: Node): number {
+    const at = this.nodes.indexOf(node);
+    if (at < 0)
+      throw new CompileError(
+        `expected a node of this graph, got %${node.name}, which is not in it`,
+        {
+          node: node.name,
+        },
+      );
+    return at;
+  }
+
+  private freeName(base: string): string {
+    const count = this.names.get(base) ?? 0;
+    this.names.set(base, count + 1);
+    return count === 0 ? base : `${base}_${count}`;
+  }
+
+  /** Takes a name, so that no new node gets it. @internal */
+  reserveName(name: string): void {
+    const [, base = name, number] = /^(.*?)(?:_(\d+))?$/.exec(name) ?? [];
+    const next = number === undefined ? 1 : Number(number) + 1;
+    this.names.set(base, Math.max(this.names.get(base) ?? 0, next));
+    if (number !== undefined) this.names.set(name, Math.max(this.names.get(name) ?? 0, 1));
+  }
+
+  /** The graph as text, one line for each node. */
+  toString(): string {
+    return [...this.nodes.map(printNode), `return ${this.outputs.map(printValue).join(', ')}`].join(
+      '\n',
+    );
+  }
+}

@@ -1,0 +1,36 @@
+/** Graphs as text, one line for each node. */
+import { formatShape } from '../../core/shape.js';
+import { effectOf } from './effects.js';
+import { formatMeta, type Node, type Value } from './node.js';
+
+/** A node as one line. @internal */
+export function printNode(n: Node): string {
+  const type = n.metas.map(formatMeta).join(', ');
+  if (n.kind === 'placeholder') return `%${n.name}: ${type} = input`;
+  if (n.kind === 'constant') return `%${n.name}: ${type} = constant`;
+  const operands = [...(n.into ? [n.into] : []), ...n.inputs].map(printValue);
+  const call = `${n.op?.name ?? n.effect}${n.into ? '_' : ''}(${operands.join(', ')})`;
+  if (n.kind === 'effect' && effectOf(n.effect as NonNullable<Node['effect']>).outputs === 0)
+    return `${call}${printParams(n.params)}`;
+  return `%${n.name}${type === '' ? '' : `: ${type}`} = ${call}${printParams(n.params)}${printMode(n)}`;
+}
+
+function printMode({ mode }: Node): string {
+  if (mode === null) return '';
+  return `  under ${mode.enabled ? 'enableGrad' : mode.inference ? 'inferenceMode' : 'noGrad'}`;
+}
+
+/** A value as it is named in a line. @internal */
+export function printValue(value: Value): string {
+  if ('number' in value) return String(value.number.scalarValue);
+  return value.output === 0 ? `%${value.node.name}` : `%${value.node.name}.${value.output}`;
+}
+
+function printParams(params: object): string {
+  const shown = Object.entries(params).filter(
+    ([, v]) => ['number', 'boolean', 'string'].includes(typeof v) || Array.isArray(v),
+  );
+  return shown.length
+    ? `  { ${shown.map(([k, v]) => `${k}: ${Array.isArray(v) ? formatShape(v) : v}`).join(', ')} }`
+    : '';
+}

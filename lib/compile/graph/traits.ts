@@ -1,0 +1,38 @@
+/** Properties of nodes that passes select by, instead of by the names of ops. */
+import { effectOf } from './effects.js';
+import type { Node } from './node.js';
+
+/** Whether the node changes memory that it did not allocate. */
+export function writes(node: Node): boolean {
+  if (node.kind === 'effect') return !effectOf(node.effect as NonNullable<Node['effect']>).pure;
+  return node.into !== null || (node.op !== null && node.op.mutates !== null);
+}
+
+/** Whether other ranks take part in the call. */
+export function communicates(node: Node): boolean {
+  return (
+    node.op !== null &&
+    (node.op.traits.includes('collective') || node.op.traits.includes('placement'))
+  );
+}
+
+/** Whether the node draws random numbers. */
+export function isRandom(node: Node): boolean {
+  return node.draw !== null || node.effect === 'draw';
+}
+
+/** Whether the call returns another window on the memory of its first input. */
+export function isView(node: Node): boolean {
+  return node.op !== null && node.op.view !== null && node.into === null;
+}
+
+/** Whether the node must stay although nothing uses its values. */
+export function mustStay(node: Node): boolean {
+  return (
+    node.kind === 'placeholder' ||
+    writes(node) ||
+    communicates(node) ||
+    node.effect === 'draw' ||
+    (node.op !== null && node.op.compute !== null)
+  );
+}
