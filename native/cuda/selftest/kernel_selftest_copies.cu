@@ -14,16 +14,14 @@ const std::pair<DType, DType> kPairs[] = {
     {DType::Float32, DType::Bool},
 };
 
-// Rounded as the kernel rounds: through a tensor of the dtype.
-double converted(DType to, double value) {
-  const Tensor t = make(to, {1});
-  t.set(0, value);
-  return t.value(0);
-}
-
+// Expects `x`, rounded as the kernel rounds: through one tensor of the dtype.
 void expect_copy(const std::string& kernel, const std::string& label, const Tensor& y,
                  const std::function<double(int64_t)>& x) {
-  expect(kernel, label, y, [&](int64_t i) { return converted(y.dtype, x(i)); });
+  const Tensor rounded = make(y.dtype, {1});
+  expect(kernel, label, y, [&](int64_t i) {
+    rounded.set(0, x(i));
+    return rounded.value(0);
+  });
 }
 
 // Sizes around words, vectors and chunks, from several offsets.
