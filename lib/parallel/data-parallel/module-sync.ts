@@ -8,6 +8,7 @@ import {
   withPurpose,
 } from '../../distributed/index.js';
 import { cat, foreachCopy_, type nn, noGrad, scope, type Tensor } from '../../index.js';
+import { purposeOfTensor } from '../common/same-parameters.js';
 
 /**
  * Copies parameters and buffers of rank 0 to all ranks. All ranks must have the same ones: a
@@ -17,9 +18,12 @@ export function broadcastModule(module: nn.AnyModule, group: ProcessGroup): void
   const all = [...module.namedParameters(), ...module.namedBuffers()];
   const src = getGlobalRank(group, 0);
   for (const [i, [name, t]] of all.entries()) {
-    const purpose =
-      `of "${name}", ${t.dtype.name}[${t.shape.join(', ')}], tensor ${i + 1} of ${all.length} of ` +
-      'the model in DistributedDataParallel\nBuild the same model on all ranks.';
+    const purpose = purposeOfTensor(
+      name,
+      t,
+      [i, all.length],
+      'the model in DistributedDataParallel',
+    );
     withPurpose(purpose, () => broadcast(t.detach(), src, { group }));
   }
 }

@@ -26,6 +26,10 @@ export class FlatShardedParameter extends ShardedParameter {
     return flat.narrow(0, offset, this.paddedNumel);
   }
 
+  override describe(): string[] {
+    return this.handle.describe();
+  }
+
   override set(tensor: Tensor): void {
     if (tensor === this.parameter) this.handle.tensors.useShard();
     else this.handle.tensors.useViews(tensor);

@@ -19,6 +19,7 @@ import {
   noGrad,
   type Tensor,
 } from '../../index.js';
+import { describe } from '../common/same-parameters.js';
 import {
   checkUniform,
   entriesOf,
@@ -156,6 +157,15 @@ export class FlatParamHandle {
    */
   _getShardMetadata(start: number, end: number): ShardParamInfo[] {
     return shardParamInfos(this.layout, start, end);
+  }
+
+  /** What all ranks must have in common of each parameter. @internal */
+  describe(): string[] {
+    const trainable = this.tensors.trainable();
+    const { dtype } = this.flatParam;
+    return this.entries.map(
+      ({ name, shape }, i) => `${name} ${describe(dtype, shape, !trainable[i])}`,
+    );
   }
 
   /** The parameters that this rank's shard holds. */

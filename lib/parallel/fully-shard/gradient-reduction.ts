@@ -1,7 +1,14 @@
 /** The reduction of a group's gradients: pack, reduce-scatter, all-reduce over replicas, unpack. */
-import { allReduce, reduceScatterTensor, withCallSite } from '../../distributed/index.js';
+import {
+  allReduce,
+  type ProcessGroup,
+  reduceScatterTensor,
+  withCallSite,
+  withPurpose,
+} from '../../distributed/index.js';
 import { type Device, type DType, empty, float16, keep, type Tensor, zeros } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
+import { comparingParameters, type ParameterList } from '../common/same-parameters.js';
 import type { CommContext } from './comm-context.js';
 import type { OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -24,6 +31,8 @@ export interface ReductionPlan {
   readonly offload: OffloadPolicy;
   /** Who calls the collectives, for errors. */
   readonly site: string;
+  /** What the ranks must have in common. */
+  readonly list: ParameterList;
 }
 
 export class GradientReduction {
@@ -33,6 +42,9 @@ export class GradientReduction {
   private accumulated: (Tensor | null)[];
   /** The sum of shards of passes that did not reduce over the replicas. */
   private partial: { readonly flat: Tensor; readonly starts: Starts } | null = null;
+
+  /** Whether the replicas have compared their parameters. */
+  private isCompared = false;
 
   constructor(plan: ReductionPlan) {
     this.plan = plan;
@@ -88,7 +100,11 @@ export class GradientReduction {
     if (present.length === 0) return parameters.map(() => null);
     comm.freeReduced(this.input);
     const starts = startsOf(parameters, complete);
-    const sum = this.scatter(this.pack(complete, present), starts);
+    const packed = this.pack(complete, present);
+    const sum =
+      present.length === parameters.length
+        ? this.scatter(packed, starts)
+        : withPurpose(purposeOf(present), () => this.scatter(packed, starts));
     this.clearAccumulated();
     if (mesh.replicas !== null && !allReduces) {
       this.partial = { flat: keep(sum), starts };
@@ -159,12 +175,20 @@ export class GradientReduction {
     this.partial = null;
   }
 
+  /** The first one compares the parameters of the replicas: gathers are among those that shard. */
+  private allReduce(flat: Tensor, group: ProcessGroup): void {
+    const { isCompared, op, plan } = this;
+    const reduce = (): unknown => allReduce(flat, { op, group });
+    this.isCompared = true;
+    if (isCompared) reduce();
+    else comparingParameters(plan.list, group, plan.device, reduce);
+  }
+
   /** The gradients of the shards, from their sums over the ranks that shard. */
   private overReplicas(flat: Tensor): Tensor {
     const { mesh, reduceDtype, dtype, device, offload, site } = this.plan;
     const { replicas } = mesh;
-    if (replicas !== null)
-      withCallSite(site, () => allReduce(flat, { op: this.op, group: replicas }));
+    if (replicas !== null) withCallSite(site, () => this.allReduce(flat, replicas));
     // On the stream of the reduction, so that compute does not wait for it.
     return (replicas ?? mesh.group).onStream(device, () => {
       if (reduceDtype === float16) flat.div_(this.rankCount / this.divisorBefore);
@@ -172,6 +196,12 @@ export class GradientReduction {
       return offload.toCpu ? cast.to('cpu', { nonBlocking: true }) : cast;
     });
   }
+}
+
+/** Gradients of other parameters may have the same size. */
+function purposeOf(present: readonly ShardedParameter[]): string {
+  const names = present.map(({ path }) => path).join(', ');
+  return `of the gradients of ${names}\nUse the same parameters on all ranks.`;
 }
 
 function startsOf(parameters: readonly ShardedParameter[], grads: Gradients): Starts {

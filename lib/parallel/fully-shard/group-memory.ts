@@ -3,7 +3,7 @@
  * parameters. Starting a gather, completing it and freeing the whole parameters are the only
  * changes.
  */
-import { allGatherIntoTensor, withCallSite } from '../../distributed/index.js';
+import { allGatherIntoTensor, type ProcessGroup, withCallSite } from '../../distributed/index.js';
 import {
   type Device,
   type DType,
@@ -13,6 +13,7 @@ import {
   type Tensor,
 } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
+import { comparingParameters, type ParameterList } from '../common/same-parameters.js';
 import { FlatShard, type Layout, layoutOf } from './flat-shard.js';
 import type { OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -33,6 +34,8 @@ export interface MemoryPlan {
   readonly site: string;
   /** The module in words, for errors. */
   readonly name: string;
+  /** What the ranks must have in common. */
+  readonly list: ParameterList;
 }
 
 /** Puts the shards of the parameters on one flat tensor. */
@@ -62,6 +65,8 @@ export class GroupMemory {
   private readonly copyOut: CopyOut;
   /** This rank's part of the gathered rows, between forward and backward. */
   private postForwardRows: Tensor | null = null;
+  /** Whether the ranks have compared their parameters. */
+  private isCompared = false;
   /** Whether modules use the shards themselves, which are whole and need no cast. */
   private readonly isInPlace: boolean;
 
@@ -118,12 +123,19 @@ export class GroupMemory {
         const input = this.postForwardRows ?? this.computeShard();
         const output = this.gathered.allocate();
         if (mesh.ranks === 1) output.copy_(input);
-        else
-          withCallSite(this.plan.site, () =>
-            allGatherIntoTensor(output, input, { group: mesh.group }),
-          );
+        else this.gather(output, input, mesh.group);
         this.cast?.free();
       }),
+    );
+  }
+
+  /** The first gather compares the parameters of the ranks. */
+  private gather(output: Tensor, input: Tensor, group: ProcessGroup): void {
+    const { plan, isCompared } = this;
+    const gather = (): unknown => allGatherIntoTensor(output, input, { group });
+    this.isCompared = true;
+    withCallSite(plan.site, () =>
+      isCompared ? gather() : comparingParameters(plan.list, group, plan.device, gather),
     );
   }
 

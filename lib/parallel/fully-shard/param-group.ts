@@ -90,6 +90,7 @@ export class FSDPParamGroup {
             offload: offload ?? new OffloadPolicy(),
             site: 'fullyShard',
             name: 'the root',
+            list: { owner: '', texts: [] },
           };
     if (this.plan === null) return;
     this.checkDtypes();
@@ -151,7 +152,10 @@ export class FSDPParamGroup {
     this.checkMaterialized();
     this.checkDtypes();
     const name = this.path === '' ? 'the root' : `"${this.path}"`;
-    const plan = { ...this.plan, site: `${this.op} of ${this.path || name}`, name };
+    const prefix = this.path === '' ? '' : `${this.path}.`;
+    const texts = this.parameters.flatMap((parameter) => parameter.describe(prefix));
+    const site = `${this.op} of ${this.path || name}`;
+    const plan = { ...this.plan, site, name, list: { owner: name, texts } };
     this.memory = new GroupMemory(plan);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({

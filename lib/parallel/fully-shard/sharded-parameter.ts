@@ -5,6 +5,7 @@ import { contiguousStrides, numelOf } from '../../core/shape.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, type DTensorSpec, type Placement, type ShardOrder } from '../../dtensor/index.js';
 import { type nn, noGrad, type Shape, ShardingError, type Tensor } from '../../index.js';
+import { describeTensor } from '../common/same-parameters.js';
 import type { ShardMesh } from './shard-mesh.js';
 
 /** A property of a module that holds the parameter. */
@@ -172,6 +173,15 @@ export class ShardedParameter {
     if (this.tensorParallel === null || !(grad instanceof DTensor)) return grad;
     const { mesh, placements } = this.tensorParallel;
     return grad.redistribute(mesh, placements).toLocal();
+  }
+
+  /** What all ranks must have in common. `prefix` is the path of the module with a dot. */
+  describe(prefix: string): string[] {
+    const { parameter, path, dim, tensorParallel } = this;
+    const name = path.startsWith(prefix) ? path.slice(prefix.length) : path;
+    const placements = tensorParallel?.placements.map((placement) => ` ${placement}`) ?? [];
+    const sharded = dim === 0 ? '' : ` along dim ${dim}`;
+    return [`${name} ${describeTensor(parameter)}${placements.join('')}${sharded}`];
   }
 
   /** Puts a tensor in every module that uses the parameter. */

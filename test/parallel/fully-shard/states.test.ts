@@ -328,7 +328,7 @@ describe('ranks whose parameters differ', () => {
       const y = model(ones([2, 4]));
       await assert.rejects(
         y.read(),
-        /allGatherIntoTensor of (30|20) float32 at fullyShard of 1, this rank allGatherIntoTensor/,
+        /allGatherIntoTensor of (30|20) float32 at fullyShard of 1 of the parameters of "1"/,
       );
     }),
   );
