@@ -1,10 +1,15 @@
 /** `distributedCheckpoint`: saves and loads the state of all ranks, for any number of them. */
 import { checkFlag, optionsOf } from '../../core/options.js';
-import { type LoadedCheckpoint, loadAll } from './load.js';
-import { afterEarlierSave, earlierSave, inBackground, type PendingSave } from './pending-saves.js';
+import { type LoadedCheckpoint, loadAll } from './load/load.js';
 import { Ranks } from './ranks.js';
-import { checkFolder, prepareSave, writeSave } from './save.js';
-import { type CheckpointState, rng, type Stateful } from './state-entries.js';
+import {
+  afterEarlierSave,
+  earlierSave,
+  inBackground,
+  type PendingSave,
+} from './save/pending-saves.js';
+import { checkFolder, prepareSave, writeSave } from './save/save.js';
+import { type CheckpointState, rng, type Stateful } from './state/state-entries.js';
 
 /** Options of `distributedCheckpoint.save`. */
 export interface DistributedSaveOptions {

@@ -22,11 +22,11 @@ import {
   saveText,
   type Tensor,
 } from '../../index.js';
-import { SLACK_BYTES } from './load.js';
-import { afterEarlierSave } from './pending-saves.js';
+import { SLACK_BYTES } from './load/load.js';
 import { Ranks } from './ranks.js';
-import { checkFolder } from './save.js';
-import { contributes, heldRegion, reduced } from './shard-regions.js';
+import { afterEarlierSave } from './save/pending-saves.js';
+import { checkFolder } from './save/save.js';
+import { contributes, heldRegion, reduced } from './state/shard-regions.js';
 
 const INDEX = 'model.safetensors.index.json';
 const SINGLE = 'model.safetensors';

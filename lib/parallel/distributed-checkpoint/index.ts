@@ -1,5 +1,5 @@
 /** The public API of distributed checkpoints. */
-export { Checkpointer, type CheckpointerOptions } from './checkpointer.js';
+
 export {
   type DistributedCheckpoint,
   type DistributedLoadOptions,
@@ -13,6 +13,7 @@ export {
   loadHuggingFace,
   saveHuggingFace,
 } from './hugging-face.js';
-export type { LoadedCheckpoint } from './load.js';
-export type { PendingSave } from './pending-saves.js';
-export type { CheckpointState, CheckpointValue, Stateful } from './state-entries.js';
+export type { LoadedCheckpoint } from './load/load.js';
+export { Checkpointer, type CheckpointerOptions } from './runs/checkpointer.js';
+export type { PendingSave } from './save/pending-saves.js';
+export type { CheckpointState, CheckpointValue, Stateful } from './state/state-entries.js';

@@ -8,9 +8,9 @@ import {
   distributeTensor,
   initDeviceMesh,
   Shard,
-} from '../../../lib/distributed.js';
-import { CheckpointError, full, memory, type Tensor, zeros } from '../../../lib/index.js';
-import { withRanks } from '../../../lib/testing/index.js';
+} from '../../../../lib/distributed.js';
+import { CheckpointError, full, memory, type Tensor, zeros } from '../../../../lib/index.js';
+import { withRanks } from '../../../../lib/testing/index.js';
 
 let folder: string;
 before(() => {

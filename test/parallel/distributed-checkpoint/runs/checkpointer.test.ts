@@ -5,9 +5,9 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Checkpointer, distributedCheckpoint, launch } from '../../../lib/distributed.js';
-import { ArgumentError, CheckpointError, full, zeros } from '../../../lib/index.js';
-import { programArguments } from '../../run-program.js';
+import { Checkpointer, distributedCheckpoint, launch } from '../../../../lib/distributed.js';
+import { ArgumentError, CheckpointError, full, zeros } from '../../../../lib/index.js';
+import { programArguments } from '../../../run-program.js';
 
 let folder: string;
 beforeEach(() => {
@@ -125,7 +125,7 @@ describe('a Checkpointer', () => {
 
 /** A run, what it prints, and how it ended. */
 function startRun(...args: string[]) {
-  const name = 'parallel/distributed-checkpoint/stoppable-run';
+  const name = 'parallel/distributed-checkpoint/runs/stoppable-run';
   const program: ChildProcess = spawn(
     process.execPath,
     [...programArguments(name), folder, ...args],

@@ -3,9 +3,9 @@
  * nobody reads more than its own part.
  */
 import path from 'node:path';
-import { numelOf } from '../../core/shape.js';
-import { CheckpointError } from '../../index.js';
-import type { CheckpointIndex, Chunk } from './checkpoint-index.js';
+import { numelOf } from '../../../core/shape.js';
+import { CheckpointError } from '../../../index.js';
+import type { CheckpointIndex, Chunk } from '../checkpoint-index.js';
 
 /** A part of a chunk that a rank has read. */
 export interface ReadPart {

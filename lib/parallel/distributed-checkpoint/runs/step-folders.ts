@@ -1,8 +1,8 @@
 /** The folders of a run: one checkpoint for each step that was saved. */
 import { access, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
-import { CheckpointError } from '../../index.js';
-import { INDEX_NAME } from './checkpoint-index.js';
+import { CheckpointError } from '../../../index.js';
+import { INDEX_NAME } from '../checkpoint-index.js';
 
 export const stepFolder = (folder: string, step: number): string =>
   path.join(folder, `step-${step}`);

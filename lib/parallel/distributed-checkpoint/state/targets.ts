@@ -1,6 +1,6 @@
 /** Tensors that a checkpoint is loaded into. */
-import { sameShape } from '../../core/shape.js';
-import { type DType, type DTypeLike, keep, type Tensor, zeros, zerosLike } from '../../index.js';
+import { sameShape } from '../../../core/shape.js';
+import { type DType, type DTypeLike, keep, type Tensor, zeros, zerosLike } from '../../../index.js';
 
 /** A tensor to load into: the given one if it has the saved shape and dtype. */
 export function targetLike(

@@ -1,6 +1,6 @@
 /** Saves in the background: at most one at a time, and no failure goes unseen. */
-import { CheckpointError } from '../../index.js';
-import type { Ranks } from './ranks.js';
+import { CheckpointError } from '../../../index.js';
+import type { Ranks } from '../ranks.js';
 
 /** A save that goes on while the program does. */
 export class PendingSave {

@@ -3,8 +3,8 @@
  * prints each step; the weights count the steps.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Checkpointer, fullyShard, launch } from '../../../lib/distributed.js';
-import { nn, noGrad } from '../../../lib/index.js';
+import { Checkpointer, fullyShard, launch } from '../../../../lib/distributed.js';
+import { nn, noGrad } from '../../../../lib/index.js';
 
 const [folder, every, last] = process.argv.slice(2) as [string, string, string];
 

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
-import { unexpected } from '../../core/options.js';
+import { unexpected } from '../../../core/options.js';
 import {
   ArgumentError,
   CheckpointError,
@@ -16,7 +16,7 @@ import {
   saveSafetensors,
   saveText,
   type Tensor,
-} from '../../index.js';
+} from '../../../index.js';
 import {
   type CheckpointIndex,
   type Chunk,
@@ -29,12 +29,12 @@ import {
   type SavedTensor,
   type SavedValue,
   shardFileName,
-} from './checkpoint-index.js';
-import { encodeValue } from './json-values.js';
-import type { Ranks } from './ranks.js';
+} from '../checkpoint-index.js';
+import type { Ranks } from '../ranks.js';
+import { encodeValue } from '../state/json-values.js';
+import { type HeldRegion, heldRegion, reduced } from '../state/shard-regions.js';
+import { type CheckpointState, StateEntries } from '../state/state-entries.js';
 import { type HeldPart, type PlannedChunk, planChunks } from './save-plan.js';
-import { type HeldRegion, heldRegion, reduced } from './shard-regions.js';
-import { type CheckpointState, StateEntries } from './state-entries.js';
 
 const OP = 'distributedCheckpoint.save';
 

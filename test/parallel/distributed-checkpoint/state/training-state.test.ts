@@ -10,7 +10,7 @@ import {
   FullyShardedDataParallel,
   fullyShard,
   launch,
-} from '../../../lib/distributed.js';
+} from '../../../../lib/distributed.js';
 import {
   amp,
   CheckpointError,
@@ -24,7 +24,7 @@ import {
   randn,
   type Tensor,
   zeros,
-} from '../../../lib/index.js';
+} from '../../../../lib/index.js';
 
 let folder: string;
 beforeEach(() => {

@@ -23,8 +23,8 @@ import {
   initDeviceMesh,
   launch,
   Shard,
-} from '../../../lib/distributed.js';
-import { arange, CheckpointError, float32, type Tensor, zeros } from '../../../lib/index.js';
+} from '../../../../lib/distributed.js';
+import { arange, CheckpointError, float32, type Tensor, zeros } from '../../../../lib/index.js';
 
 let folder: string;
 beforeEach(async () => {

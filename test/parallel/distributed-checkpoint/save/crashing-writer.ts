@@ -8,8 +8,8 @@ import {
   initDeviceMesh,
   launch,
   Shard,
-} from '../../../lib/distributed.js';
-import { full } from '../../../lib/index.js';
+} from '../../../../lib/distributed.js';
+import { full } from '../../../../lib/index.js';
 
 const [folder, form] = process.argv.slice(2) as [string, string];
 

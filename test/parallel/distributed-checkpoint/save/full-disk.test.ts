@@ -4,9 +4,9 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { distributedCheckpoint, launch } from '../../../lib/distributed.js';
-import { CheckpointError, full, zeros } from '../../../lib/index.js';
-import { skipBecause } from '../../skip.js';
+import { distributedCheckpoint, launch } from '../../../../lib/distributed.js';
+import { CheckpointError, full, zeros } from '../../../../lib/index.js';
+import { skipBecause } from '../../../skip.js';
 
 const MIB = 2 ** 20;
 let folder: string;

@@ -1,10 +1,10 @@
 /** `Checkpointer`: saves a run every so many steps and at a signal, and resumes it. */
-import { checkFlag, checkNumber, optionsOf, unexpected } from '../../core/options.js';
-import { CheckpointError } from '../../index.js';
-import { distributedCheckpoint } from './distributed-checkpoint.js';
-import type { PendingSave } from './pending-saves.js';
-import { Ranks } from './ranks.js';
-import { checkFolder } from './save.js';
+import { checkFlag, checkNumber, optionsOf, unexpected } from '../../../core/options.js';
+import { CheckpointError } from '../../../index.js';
+import { distributedCheckpoint } from '../distributed-checkpoint.js';
+import type { PendingSave } from '../save/pending-saves.js';
+import { Ranks } from '../ranks.js';
+import { checkFolder } from '../save/save.js';
 import {
   commandLine,
   endBy,
@@ -13,7 +13,7 @@ import {
   signalOf,
   watchSignals,
 } from './signals.js';
-import type { CheckpointState } from './state-entries.js';
+import type { CheckpointState } from '../state/state-entries.js';
 import { completeSteps, removeOldSteps, stepFolder } from './step-folders.js';
 
 const OP = 'Checkpointer';

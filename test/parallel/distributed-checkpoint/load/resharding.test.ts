@@ -17,7 +17,7 @@ import {
   type Placement,
   Replicate,
   Shard,
-} from '../../../lib/distributed.js';
+} from '../../../../lib/distributed.js';
 import {
   arange,
   bfloat16,
@@ -27,7 +27,7 @@ import {
   type Tensor,
   tensor,
   zeros,
-} from '../../../lib/index.js';
+} from '../../../../lib/index.js';
 
 let folder: string;
 beforeEach(() => {

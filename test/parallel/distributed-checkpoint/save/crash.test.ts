@@ -5,9 +5,9 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { distributedCheckpoint } from '../../../lib/distributed.js';
-import { full } from '../../../lib/index.js';
-import { programArguments } from '../../run-program.js';
+import { distributedCheckpoint } from '../../../../lib/distributed.js';
+import { full } from '../../../../lib/index.js';
+import { programArguments } from '../../../run-program.js';
 
 /** Kills in the suite; SHARDWISE_CRASHES=200 for a long run. */
 const CRASHES = Number(process.env['SHARDWISE_CRASHES'] ?? 20);
@@ -24,7 +24,7 @@ interface Writer {
 }
 
 function startWriter(form: string): Writer {
-  const name = 'parallel/distributed-checkpoint/crashing-writer';
+  const name = 'parallel/distributed-checkpoint/save/crashing-writer';
   const program = spawn(process.execPath, [...programArguments(name), folder, form], {
     stdio: ['ignore', 'pipe', 'ignore'],
   });

@@ -1,6 +1,6 @@
 /** The plain value of a checkpoint that a rank gets. */
-import type { RngState } from '../../index.js';
-import type { SavedValue } from './checkpoint-index.js';
+import type { RngState } from '../../../index.js';
+import type { SavedValue } from '../checkpoint-index.js';
 import { decodeValue } from './json-values.js';
 
 /** Distance of the seeds of ranks that share a saved state: a large prime. */

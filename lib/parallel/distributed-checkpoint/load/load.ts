@@ -11,7 +11,7 @@ import {
   type ReadIntoRequest,
   SafetensorsFile,
   type Tensor,
-} from '../../index.js';
+} from '../../../index.js';
 import {
   type CheckpointIndex,
   type Chunk,
@@ -20,12 +20,12 @@ import {
   type Region,
   readIndex,
   type SavedTensor,
-} from './checkpoint-index.js';
+} from '../checkpoint-index.js';
+import type { Ranks } from '../ranks.js';
+import { valueFor } from '../state/rank-values.js';
+import { contributes, heldRegion } from '../state/shard-regions.js';
+import { type CheckpointState, StateEntries } from '../state/state-entries.js';
 import { type ReadPart, verifyChecksums } from './checksums.js';
-import { valueFor } from './rank-values.js';
-import type { Ranks } from './ranks.js';
-import { contributes, heldRegion } from './shard-regions.js';
-import { type CheckpointState, StateEntries } from './state-entries.js';
 
 const OP = 'distributedCheckpoint.load';
 

@@ -9,8 +9,8 @@ import {
   noGrad,
   type optim,
   Tensor,
-} from '../../index.js';
-import type { CheckpointIndex } from './checkpoint-index.js';
+} from '../../../index.js';
+import type { CheckpointIndex } from '../checkpoint-index.js';
 import { decodeValue } from './json-values.js';
 import type { StateEntries } from './state-entries.js';
 import { targetLike } from './targets.js';

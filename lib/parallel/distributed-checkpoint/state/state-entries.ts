@@ -2,7 +2,7 @@
  * A state as tensors and plain values by dotted path. The same walk serves saving and loading: what
  * is loaded goes into the tensors and objects that are there.
  */
-import { unexpected } from '../../core/options.js';
+import { unexpected } from '../../../core/options.js';
 import {
   ArgumentError,
   type DTypeLike,
@@ -14,8 +14,8 @@ import {
   type RngState,
   setRngState,
   Tensor,
-} from '../../index.js';
-import type { CheckpointIndex } from './checkpoint-index.js';
+} from '../../../index.js';
+import type { CheckpointIndex } from '../checkpoint-index.js';
 import { optimizerEntries } from './optimizer-entries.js';
 import { targetLike } from './targets.js';
 
