@@ -7,7 +7,7 @@ import { adopt } from '../core/scope-stack.js';
 import type { Shape } from '../core/shape.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
-import { edgesOf } from './accumulate-grad.js';
+import { edgesOf, handOver } from './accumulate-grad.js';
 import { isGradEnabled } from './grad-mode.js';
 import { alreadyReleased, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
@@ -137,12 +137,13 @@ export class OpNode extends Node implements VjpContext<object> {
       const g = results[i];
       fitted[i] = g === null || g === undefined || !this.needs(i) ? null : this.fitted(g, i);
     }
+    if (this.op.keepsNoGrads) handOver(fitted);
     return fitted;
   }
 
   /** Whether it is an op of the user, see `library.customOp`. */
   override get runsUserCode(): boolean {
-    return this.op.compute !== null;
+    return this.op.compute !== null && !this.op.keepsNoGrads;
   }
 
   /**

@@ -3,6 +3,7 @@ import { swapBackend, type ValueAccess } from '../core/backend.js';
 import type { Layer } from '../core/dispatch.js';
 import { CompileError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
+import type { Trait } from '../core/op.js';
 import { checkSynchronous } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { fakeLike, fakeTensor, runFake } from '../eager/fake-backend.js';
@@ -31,6 +32,9 @@ export const fakeValues: ValueAccess = {
   readElement: noValue,
 };
 
+const runsOnFakes = (trait: Trait): boolean =>
+  trait === 'placement' || trait === 'collective' || trait === 'communicates';
+
 /**
  * The backend of a mode. It runs collectives and placement ops themselves, so that traffic is
  * counted and shards get their sizes.
@@ -38,8 +42,7 @@ export const fakeValues: ValueAccess = {
 function runCounted(memory: FakeMemory): Layer {
   return (op, inputs, params, into) =>
     memory.during(op.name, inputs, into, () => {
-      const places = op.traits.includes('placement') || op.traits.includes('collective');
-      return op.compute !== null && places
+      return op.compute !== null && op.traits.some(runsOnFakes)
         ? op.compute(inputs, params)
         : runFake(op, inputs, params, into);
     });

@@ -42,7 +42,12 @@ export type Trait =
   /** Communicates with other ranks. */
   | 'collective'
   /** Converts between local tensors and distributed ones. */
-  | 'placement';
+  | 'placement'
+  /**
+   * An op of the program that communicates: it takes distributed tensors as they are, and fake
+   * tensors run it, too.
+   */
+  | 'communicates';
 
 /** The forward call as its gradient rule sees it. */
 export interface VjpContext<P> {
@@ -162,6 +167,11 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    * the function, which copies the others; the tests of layouts then call the function.
    */
   readonly publicCall: ((inputs: readonly Tensor[], params: P) => Tensor | Tensor[]) | null;
+  /**
+   * Of an op that computes with others: whether its gradient rule keeps no gradients. They are then
+   * freed and taken over as those of ops with kernels.
+   */
+  readonly keepsNoGrads: boolean;
   /** The policy of mixed precision for the operands; null if it does not convert them. */
   readonly autocast: AutocastPolicy | null;
   /**
@@ -249,6 +259,7 @@ export interface OpDefinition<
     strides?: boolean;
   };
   differentiable?: readonly number[];
+  keepsNoGrads?: boolean;
   publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
   autocast?: AutocastPolicy;
   pointwise?: PointwiseSpec;
@@ -301,6 +312,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     differentiable: definition.differentiable ?? null,
     samples: definition.samples,
     publicCall: definition.publicCall ?? null,
+    keepsNoGrads: definition.keepsNoGrads ?? false,
     autocast: definition.autocast ?? null,
     pointwise: definition.pointwise ?? null,
     sharding: definition.sharding ?? null,

@@ -60,6 +60,7 @@ export function dtensorLayer(
     throw otherRankError(op.name, `the distributed tensor ${spec}`, local.device.runtime);
   checkAlive(op, inputs, into);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
+  if (op.traits.includes('communicates')) return belowDTensor(op, inputs, params, into);
   if (op.traits.includes('collective')) throw collectiveError(op);
   const follows = op.sharding?.follows;
   if (follows !== undefined) return runForeach(op, inputs, params, follows);

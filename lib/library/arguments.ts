@@ -25,6 +25,13 @@ export function flatten(args: readonly unknown[]): { inputs: Tensor[]; template:
   return { inputs, template: { slots } };
 }
 
+/** The argument list without its tensors: null in place of each, no elements in place of a list. */
+export function valuesOf({ slots }: Template): unknown[] {
+  return slots.map((slot) =>
+    slot.kind === 'value' ? slot.value : slot.kind === 'tensor' ? null : [],
+  );
+}
+
 /** Restores the argument list with these tensors. */
 export function restore({ slots }: Template, inputs: readonly Tensor[]): unknown[] {
   return slots.map((slot) => {

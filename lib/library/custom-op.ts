@@ -8,11 +8,11 @@ import { type DTypeLike, dtypeOf } from '../core/dtype.js';
 import { ArgumentError, AutogradError, CompileError, InPlaceError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta, opByName } from '../core/op.js';
 import { param } from '../core/op-params.js';
-import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
+import { checkFlag, checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
 import { checkSizes, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
-import { flatten, inputsOf, restore, type Template } from './arguments.js';
+import { flatten, inputsOf, restore, type Template, valuesOf } from './arguments.js';
 
 /** The result of an op. */
 export type OpResult = Tensor | readonly Tensor[] | void;
@@ -21,6 +21,20 @@ export type OpResult = Tensor | readonly Tensor[] | void;
 export interface CustomOpOptions {
   /** Positions of the arguments that `fn` changes in place. It must change no others. */
   mutatesArgs?: readonly number[];
+  /**
+   * Whether `fn` communicates between ranks, or manages memory of its own. It then gets distributed
+   * tensors as they are, may return them and memory that it or an argument has, runs in the scope
+   * of its caller, and under FakeTensorMode, too, which counts what it does. Changes of arguments
+   * in place are not checked. False by default.
+   */
+  communicates?: boolean;
+  /**
+   * Whether the gradient keeps no tensors. Arguments and results are then not saved for it:
+   * `setupContext` gets null for an argument that is a tensor, empty lists for lists, and no
+   * outputs. And it keeps no gradients: those that it gets are freed after their use, and `.grad`
+   * takes over those that it returns, without a copy. False by default.
+   */
+  keepsNoTensors?: boolean;
 }
 
 /**
@@ -36,7 +50,7 @@ export type Grad = Tensor | null | undefined;
 export interface AutogradRule<A extends readonly unknown[]> {
   /**
    * Stores on `ctx` the values that backward needs. Arguments and outputs stay in memory until
-   * then, without copies.
+   * then, without copies, unless the op {@link CustomOpOptions.keepsNoTensors | keeps no tensors}.
    */
   setupContext?: (ctx: Record<string, unknown>, args: A, outputs: readonly Tensor[]) => void;
   /**
@@ -91,7 +105,13 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(
       `customOp: expected a name such as "mylib::scaled", got ${shown(name)}`,
       { name },
     );
-  const { mutatesArgs = [] } = optionsOf('customOp', options, 'mutatesArgs');
+  const {
+    mutatesArgs = [],
+    communicates = false,
+    keepsNoTensors = false,
+  } = optionsOf('customOp', options, 'mutatesArgs communicates keepsNoTensors');
+  checkFlag('customOp', 'communicates', communicates);
+  checkFlag('customOp', 'keepsNoTensors', keepsNoTensors);
   if (!Array.isArray(mutatesArgs))
     throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
   checkFunction('customOp', 'fn', fn);
@@ -103,7 +123,7 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(
       `customOp: mutatesArgs holds positions of arguments, got ${String(bad)}`,
       { name },
     );
-  const custom = new CustomOpEntry<A, R>(name, mutatesArgs, fn);
+  const custom = new CustomOpEntry<A, R>(name, { mutatesArgs, communicates, keepsNoTensors }, fn);
   const call = (...args: A): R => custom.call(args);
   return Object.assign(call, {
     opName: name,
@@ -135,31 +155,39 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   describe: ((...args: A) => OutputDescription | readonly OutputDescription[] | void) | null = null;
   rule: AutogradRule<A> | null = null;
   private readonly fn: (...args: A) => R;
-  private readonly mutatesArgs: readonly number[];
+  private readonly options: Required<CustomOpOptions>;
   private readonly op: Op<Template>;
   /** Whether the last run returned a list, since the dispatcher always returns one. */
   private gaveList = false;
 
-  constructor(name: string, mutatesArgs: readonly number[], fn: (...args: A) => R) {
+  constructor(name: string, options: Required<CustomOpOptions>, fn: (...args: A) => R) {
     this.fn = fn;
-    this.mutatesArgs = mutatesArgs;
+    this.options = options;
+    const { mutatesArgs, communicates, keepsNoTensors } = options;
     this.op = defineOp({
       name,
       params: { slots: param.value<Template['slots']>() },
       doc: 'An op of the user.',
       kernel: null,
+      traits: communicates ? ['communicates'] : [],
       meta: (inputs, template) => this.metas(inputs, template),
       compute: (inputs, template) => this.compute(inputs, template),
       ...(mutatesArgs.length > 0 && {
         mutates: (_inputs: readonly Tensor[], template: Template) => this.changed(template),
       }),
-      saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i), outputs: 'all' },
+      ...(!keepsNoTensors && {
+        saves: {
+          inputs: (_needs: unknown, inputs: readonly Tensor[]) => inputs.map((_, i) => i),
+          outputs: 'all' as const,
+        },
+      }),
+      keepsNoGrads: keepsNoTensors,
       vjp: (ctx, ...grads) => {
-        const inputs = ctx.params.slots
-          .flatMap((_, k) => inputsOf(ctx.params, k))
-          .map((i) => ctx.input(i));
+        const { params } = ctx;
+        if (keepsNoTensors) return this.backward(params, valuesOf(params), [], grads);
+        const inputs = params.slots.flatMap((_, k) => inputsOf(params, k)).map((i) => ctx.input(i));
         const outputs = grads.map((_, i) => ctx.output(i));
-        return this.backward(ctx.params, inputs, outputs, grads);
+        return this.backward(params, restore(params, inputs), outputs, grads);
       },
       samples: () => [],
     });
@@ -167,7 +195,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
 
   call(args: A): R {
     const { inputs, template } = flatten(args);
-    for (const i of this.mutatesArgs) {
+    for (const i of this.options.mutatesArgs) {
       if (inputsOf(template, i).length === 0)
         throw new ArgumentError(
           `${this.op.name}: mutatesArgs names argument ${i}, which is no tensor in this call`,
@@ -179,7 +207,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   }
 
   private changed(template: Template): readonly number[] {
-    return this.mutatesArgs.flatMap((i) => inputsOf(template, i));
+    return this.options.mutatesArgs.flatMap((i) => inputsOf(template, i));
   }
 
   private metas(inputs: readonly Tensor[], template: Template): OutputMeta[] {
@@ -214,11 +242,11 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   }
 
   private compute(inputs: readonly Tensor[], template: Template): Tensor[] {
-    const versions = inputs.map((t) => t._version);
-    const result = noGrad(() =>
-      scope(() => this.fn(...(restore(template, inputs) as unknown as A))),
-    );
-    this.checkChanges(inputs, versions, template);
+    const run = (): R => this.fn(...(restore(template, inputs) as unknown as A));
+    const { communicates } = this.options;
+    const versions = communicates ? null : inputs.map((t) => t._version);
+    const result = noGrad(communicates ? run : () => scope(run));
+    if (versions !== null) this.checkChanges(inputs, versions, template);
     this.gaveList = Array.isArray(result);
     const outputs = (
       result === undefined ? [] : Array.isArray(result) ? [...result] : [result]
@@ -260,7 +288,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
         `${name}: expected tensors as results, got ${typeof output} as number ${i}`,
         { op: name },
       );
-    if (inputs.some((t) => t.storage === output.storage))
+    if (!this.options.communicates && inputs.some((t) => t.storage === output.storage))
       throw new ArgumentError(
         `${name}: result ${i} shares memory with an argument. Return a clone(), or nothing for ` +
           'an argument in mutatesArgs.',
@@ -270,7 +298,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
 
   private backward(
     template: Template,
-    inputs: readonly Tensor[],
+    args: readonly unknown[],
     outputs: readonly Tensor[],
     grads: readonly (Tensor | null)[],
   ): (Tensor | null)[] {
@@ -281,9 +309,8 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
         `${name}: it has no gradient. Register one: op.registerAutograd({ backward }).`,
         { op: name },
       );
-    const args = restore(template, inputs) as unknown as A;
     const ctx: Record<string, unknown> = {};
-    rule.setupContext?.(ctx, args, outputs);
+    rule.setupContext?.(ctx, args as unknown as A, outputs);
     const given = rule.backward(ctx, ...grads);
     const list = (Array.isArray(given) ? given : [given]) as readonly (Grad | readonly Grad[])[];
     if (list.length !== args.length)
@@ -292,14 +319,10 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
           'null for those without one',
         { op: name },
       );
-    const results: (Tensor | null)[] = inputs.map(() => null);
-    list.forEach((grad, k) => {
-      const own = inputsOf(template, k);
+    // Inputs are in the order of arguments.
+    return list.flatMap((grad, k) => {
       const each = Array.isArray(grad) ? (grad as readonly Grad[]) : [grad as Grad];
-      own.forEach((i, n) => {
-        results[i] = each[n] ?? null;
-      });
+      return inputsOf(template, k).map((_, n) => each[n] ?? null);
     });
-    return results;
   }
 }

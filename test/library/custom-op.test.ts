@@ -2,6 +2,14 @@
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import {
+  type DTensor,
+  destroyProcessGroup,
+  distributeTensor,
+  initDeviceMesh,
+  initProcessGroup,
+  Shard,
+} from '../../lib/distributed.js';
+import {
   ArgumentError,
   AutogradError,
   autograd,
@@ -185,6 +193,75 @@ describe('a custom op', () => {
     assert.equal(counter.frameCount, 1);
     assert.equal(counter.opCount, 2);
     assert.match(String(counter.graphs[0]), new RegExp(op.opName));
+  });
+
+  it('saves nothing for a gradient that keeps no tensors, and gives it plain values alone', () => {
+    const seen: unknown[] = [];
+    const scaled = library
+      .customOp(
+        fresh(),
+        { keepsNoTensors: true },
+        (list: readonly Tensor[], x: Tensor, how: { k: number }) => [
+          x.mul(how.k),
+          ...list.map((t) => t.mul(how.k)),
+        ],
+      )
+      .registerAutograd({
+        setupContext: (ctx, args, outputs) => {
+          seen.push([...args], outputs);
+          ctx['k'] = args[2].k;
+        },
+        backward: (ctx, ...grads) => {
+          const [own, ...others] = grads.map((g) => g?.mul(ctx['k'] as number) ?? null);
+          return [others, own, null];
+        },
+      });
+    const [x, y] = [ones([2], { requiresGrad: true }), ones([2], { requiresGrad: true })];
+    const how = { k: 3 };
+    const saved: Tensor[] = [];
+    const results = autograd.savedTensorsHooks(
+      (t) => (saved.push(t), t),
+      (t) => t,
+      () => scaled([y], x, how),
+    );
+    (results[0] as Tensor).sum().backward();
+    assert.deepEqual(values(x.grad), [3, 3]);
+    assert.equal(y.grad, null);
+    assert.deepEqual(seen, [[[], null, how], []]);
+    assert.equal(saved.length, 0);
+  });
+
+  it('gets distributed tensors as they are if it communicates, in fake tensors, too', async () => {
+    const counted = library.customOp(
+      fresh(),
+      { communicates: true },
+      (x: Tensor, seen: Tensor[]) => {
+        seen.push(x);
+        return [(x as DTensor).toLocal(), x];
+      },
+    );
+    initProcessGroup('fake', { rank: 0, worldSize: 2 });
+    try {
+      const run = (): void => {
+        const x = distributeTensor(ones([4]), initDeviceMesh('cpu', [2]), [Shard(0)]);
+        const seen: Tensor[] = [];
+        const [local, same] = counted(x, seen) as [Tensor, Tensor];
+        assert.deepEqual([local.shape, same.shape], [[2], [4]]);
+        assert.equal(seen[0], x);
+      };
+      run();
+      new FakeTensorMode().run(run);
+    } finally {
+      await destroyProcessGroup();
+    }
+  });
+
+  it('says which of its options is wrong', () => {
+    for (const name of ['communicates', 'keepsNoTensors'])
+      assert.throws(
+        () => library.customOp(fresh(), { [name]: 1 }, (x: Tensor) => x.clone()),
+        (e: Error) => e instanceof ArgumentError && e.message.includes(name),
+      );
   });
 
   it('changes the buffers of a captured function that swaps them under its argument', () => {

@@ -87,6 +87,16 @@ export class GradientReduction {
     this.accumulated.fill(null);
   }
 
+  /** Whether {@link run} returns a gradient for each parameter, if these come with one. */
+  willReduce(given: readonly boolean[], allReduces: boolean): boolean[] {
+    const isComplete = this.plan.mesh.replicas === null || allReduces;
+    return given.map(
+      (came, i) =>
+        isComplete &&
+        (came || this.accumulated[i] !== null || (this.partial?.starts[i] ?? null) !== null),
+    );
+  }
+
   /**
    * Reduces the gradients of the whole parameters. Returns those of the shards, as distributed
    * tensors on one buffer; null where neither a gradient came nor one has accumulated, and where

@@ -55,7 +55,8 @@ export function flatShardOf(
 export class GroupMemory {
   readonly layout: Layout;
   private readonly plan: MemoryPlan;
-  private readonly computeDtype: DType;
+  /** The dtype of whole parameters. */
+  readonly computeDtype: DType;
   private shard: FlatShard;
   /** The flat shard in the dtype of compute, while it is gathered; null if it needs no cast. */
   private readonly cast: RefillableBuffer | null;
@@ -105,6 +106,11 @@ export class GroupMemory {
   hasDtype(): boolean {
     const { parameter } = this.plan.parameters[0] as ShardedParameter;
     return parameter.dtype === this.shard.tensor.dtype;
+  }
+
+  /** The device of whole parameters. */
+  get device(): Device {
+    return this.plan.device;
   }
 
   /** Bytes of whole parameters in memory. */

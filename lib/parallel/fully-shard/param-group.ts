@@ -9,17 +9,18 @@ import {
   DtypeError,
   isGradEnabled,
   nn,
+  noGrad,
   ShardingError,
   type Tensor,
 } from '../../index.js';
 import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
 import { flatShardOf, GroupMemory, type MemoryPlan } from './group-memory.js';
+import { type Description, type GroupOfOps, reduceInto, reshard, unshard } from './ops.js';
 import { MixedPrecisionPolicy, OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
 import type { ShardedParameter } from './sharded-parameter.js';
 import { type ShardedStateName, TrainingState, type TrainingStateName } from './training-state.js';
-import { Unshard } from './unshard.js';
 
 type Gradients = readonly (Tensor | null)[];
 
@@ -28,7 +29,7 @@ type Gradients = readonly (Tensor | null)[];
  *
  * @see PyTorch `torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup`
  */
-export class FSDPParamGroup {
+export class FSDPParamGroup implements GroupOfOps {
   /** What the group is doing. */
   trainingState: TrainingStateName = TrainingState.IDLE;
   /** Where its parameters are. */
@@ -196,14 +197,15 @@ export class FSDPParamGroup {
   }
 
   /** The parameters are whole for all that is submitted from now on. @internal */
-  waitForUnshard(): void {
+  waitForUnshard(keepsRows = false): void {
     if (this.memory === null || this.shardedState === 'UNSHARDED') return;
     this.unshard();
-    this.memory.finishGather(this.keepsRows());
+    this.memory.finishGather(keepsRows);
     this.isGathering = false;
     this.shardedState = 'UNSHARDED';
   }
 
+  /** Whether a smaller group keeps the parameters of this forward for backward. */
   private keepsRows(): boolean {
     return (
       this.plan?.postForwardMesh !== null &&
@@ -216,20 +218,21 @@ export class FSDPParamGroup {
   /** Frees the whole parameters; modules hold the sharded ones again. @internal */
   reshard(): void {
     this.useSharded();
-    if (this.memory === null || this.shardedState !== 'UNSHARDED') return;
-    this.memory.free(true);
-    this.shardedState = 'SHARDED';
+    this.freeWhole(false);
   }
 
   /** As {@link reshard}, but a smaller group keeps the parameters for backward, if it shall. */
   private reshardAfterForward(): void {
-    if (this.memory !== null && this.keepsRows()) {
-      this.useSharded();
-      this.memory.free(false);
-      this.shardedState = 'SHARDED_POST_FORWARD';
-    } else {
-      this.reshard();
-    }
+    this.useSharded();
+    const keepsRows = this.keepsRows();
+    if (this.memory !== null) noGrad(() => reshard(this.whole, this, keepsRows));
+  }
+
+  /** @internal */
+  freeWhole(keepsRows: boolean): void {
+    if (this.memory === null || this.shardedState !== 'UNSHARDED') return;
+    this.memory.free(!keepsRows);
+    this.shardedState = keepsRows ? 'SHARDED_POST_FORWARD' : 'SHARDED';
   }
 
   /** Modules hold the parameters that optimizers have. @internal */
@@ -252,19 +255,27 @@ export class FSDPParamGroup {
     for (const [i, whole] of this.whole.entries()) this.parameters[i]?.set(whole);
   }
 
-  /** The whole parameters as new tensors without history. @internal */
-  wholeParameters(): Tensor[] {
+  /** @internal */
+  gatherWhole(keepsRows: boolean): Tensor[] {
+    this.freeStale();
+    this.unshard();
+    this.waitForUnshard(keepsRows);
     return (this.memory as GroupMemory).wholeParameters();
+  }
+
+  /** @internal */
+  describeWhole(): Description[] {
+    const { computeDtype: dtype, device } = this.memory as GroupMemory;
+    return this.parameters.map(({ wholeShape: shape }) => ({ shape, dtype, device }));
   }
 
   /** @internal */
   preForward(): void {
     this.trainingState = TrainingState.FORWARD;
     if (this.memory === null) return;
-    this.freeStale();
-    this.unshard();
-    this.waitForUnshard();
-    this.whole = Unshard.apply(this, ...this.parameters.map(({ parameter }) => parameter));
+    const shards = this.parameters.map(({ parameter }) => parameter);
+    const whole = unshard(shards, this, this.keepsRows());
+    this.whole = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
     this.useWholeOfForward();
   }
 
@@ -292,8 +303,22 @@ export class FSDPParamGroup {
     this.useWholeOfForward();
   }
 
-  /** Reduces the gradients of the whole parameters; see {@link Unshard}. @internal */
-  postBackward(grads: Gradients): (Tensor | null)[] {
+  /** @internal */
+  willReduce(given: readonly boolean[]): boolean[] {
+    if (!this.reducesGradients) return given.map(() => false);
+    return (this.reduction as GradientReduction).willReduce(given, this.allReducesGradients);
+  }
+
+  /** @internal */
+  describeReduced(given: readonly boolean[]): Description[] {
+    const will = this.willReduce(given);
+    return this.parameters.flatMap(({ parameter: { shape, dtype, device } }, i) =>
+      will[i] === true ? [{ shape, dtype, device }] : [],
+    );
+  }
+
+  /** Reduces the gradients of the whole parameters, or adds them to those that wait. @internal */
+  reduceGradients(grads: Gradients): (Tensor | null)[] {
     this.trainingState = TrainingState.POST_BACKWARD;
     const reduction = this.reduction as GradientReduction;
     let results: (Tensor | null)[] = grads.map(() => null);
@@ -332,7 +357,10 @@ export class FSDPParamGroup {
   reduceAccumulated(): void {
     const { reduction } = this;
     if (!this.reducesGradients || !reduction?.hasPending(this.allReducesGradients)) return;
-    const grads = this.postBackward(this.parameters.map(() => null));
+    const grads = reduceInto(
+      this,
+      this.parameters.map(() => null),
+    );
     for (const [i, grad] of grads.entries()) {
       const { parameter } = this.parameters[i] as ShardedParameter;
       if (grad !== null) parameter.grad = parameter.grad === null ? grad : parameter.grad.add(grad);

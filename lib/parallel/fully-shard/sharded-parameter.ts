@@ -147,6 +147,11 @@ export class ShardedParameter {
     return false;
   }
 
+  /** The shape of the whole parameter: with tensor parallelism that of the distributed tensor. */
+  get wholeShape(): Shape {
+    return this.tensorParallel === null ? this.shape : this.parameter.shape;
+  }
+
   /** The memory of this rank's shard, without history. */
   shard(): Tensor {
     return noGrad(() => localOf(this.parameter).detach());
