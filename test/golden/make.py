@@ -21,6 +21,7 @@ import cases_attention
 import cases_binary
 import cases_convert
 import cases_create
+import cases_data_parallel
 import cases_index
 import cases_inplace
 import cases_loss
@@ -40,7 +41,7 @@ from recorder import Group
 
 SEED = 20251120
 MAX_FILE = 300_000
-MAX_TOTAL = 1_500_000
+MAX_TOTAL = 1_800_000
 
 GROUPS = {
     "pointwise": cases_pointwise.build,
@@ -62,6 +63,7 @@ GROUPS = {
     "transformer": cases_transformer.build,
     "transformer-layers": cases_transformer.build_layers,
     "tiny-gpt": cases_tiny_gpt.build,
+    "data-parallel": cases_data_parallel.build,
 }
 
 

@@ -10,10 +10,15 @@ import { GlooWorld } from '../../../lib/distributed/engines/gloo-engine.js';
 import { FileStore } from '../../../lib/distributed.js';
 
 const LISTENS = '0A';
+/** 127.0.0.1 as the system writes it. */
+const LOOPBACK = '0100007F:';
 /** For gloo's thread to see them. */
 const SETTLED_MS = 100;
 
-/** The ports of IPv4 that this process listens at, as anybody of the machine reads them. */
+/**
+ * The ports of 127.0.0.1 that this process listens at, as anybody of the machine reads them. A child
+ * also has the sockets that NCCL opened in its parent, at another address.
+ */
 function listeningPorts(): number[] {
   const inodes = new Set<string>();
   for (const fd of readdirSync('/proc/self/fd')) {
@@ -28,7 +33,8 @@ function listeningPorts(): number[] {
     (row) => row.trim().split(/\s+/) as [string, string, string, string, ...string[]],
   );
   return fields
-    .filter((row) => row[3] === LISTENS && inodes.has(row[9] as string))
+    .filter(([, local, , state]) => state === LISTENS && local.startsWith(LOOPBACK))
+    .filter((row) => inodes.has(row[9] as string))
     .map(([, local]) => Number.parseInt(local.split(':')[1] as string, 16));
 }
 
