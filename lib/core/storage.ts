@@ -53,8 +53,8 @@ export class Storage {
   exposed = false;
   /** @internal the reason why it was freed, for errors */
   freedBy: string | null = null;
-  /** @internal see {@link explainResize} */
-  resizedBecause: string | null = null;
+  /** See {@link explainErrors}. */
+  private explanation: string | ((offset: number) => string) | null = null;
 
   /** @internal */
   constructor(device: Device, nbytes: number) {
@@ -90,16 +90,24 @@ export class Storage {
   }
 
   /**
-   * Sets what errors say when a tensor is read that the storage no longer holds after `resize_`:
-   * who resized it, and what the program can do. By default they advise to resize and fill it.
+   * Sets what errors add about a tensor on this storage: one that the storage no longer holds after
+   * `resize_`, or the local shard of a distributed tensor that meets a plain one. It says what the
+   * tensor is, and what the program can do. A function gets the `storageOffset` of the tensor.
    */
-  explainResize(text: string): this {
-    if (typeof text !== 'string')
-      throw new ArgumentError(`explainResize: expected a text, got ${shown(text)}`, {
-        op: 'explainResize',
-      });
-    this.resizedBecause = text;
+  explainErrors(text: string | ((offset: number) => string)): this {
+    if (typeof text !== 'string' && typeof text !== 'function')
+      throw new ArgumentError(
+        `explainErrors: expected a text or a function that returns it, got ${shown(text)}`,
+        { op: 'explainErrors' },
+      );
+    this.explanation = text;
     return this;
+  }
+
+  /** What errors add about a tensor at an offset; null for nothing. @internal */
+  explained(offset: number): string | null {
+    const { explanation } = this;
+    return typeof explanation === 'function' ? explanation(offset) : explanation;
   }
 
   /**

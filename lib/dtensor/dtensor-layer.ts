@@ -154,9 +154,19 @@ function mixedError(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): Shardi
       `${at < 0 ? 'the tensor to write into' : `input ${at}`} (${describe(plain)}). Distribute ` +
       'it with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, ' +
       'with DTensor.fromLocal if each rank has its shard, or pass toLocal() of the others.\n' +
-      `${lines.join('\n')}`,
+      `${lines.join('\n')}${adviceOf(inputs)}`,
     { op: op.name },
   );
+}
+
+/** What those who sharded a tensor say of its use. */
+function adviceOf(inputs: readonly Tensor[]): string {
+  for (const t of inputs) {
+    const local = localShardOf(t)?.local;
+    const advice = local?.storage?.explained(local.storageOffset) ?? null;
+    if (advice !== null) return `\n  ${advice}`;
+  }
+  return '';
 }
 
 function collectiveError(op: AnyOp): ShardingError {

@@ -224,7 +224,8 @@ function resizedAway(t: Tensor, op: string, message: string, cause: Error): Free
   const given = t.storage?.nbytes ?? 0;
   const expected = byteRange(t)[1];
   const advice =
-    t.storage?.resizedBecause ?? `Call untypedStorage().resize_(${expected}) and fill it first.`;
+    t.storage?.explained(t.storageOffset) ??
+    `Call untypedStorage().resize_(${expected}) and fill it first.`;
   const text =
     `${message}\n  the memory of ${t.dtype.name}${formatShape(t.shape)} was resized to ` +
     `${given} bytes, ${expected} are needed. ${advice}`;

@@ -12,12 +12,12 @@ export class RefillableBuffer {
 
   /**
    * @param numel - of elements
-   * @param whyFree - what errors say of a read while the memory is not there
+   * @param whyFree - what errors say of the tensor at an offset, while the memory is not there
    */
-  constructor(numel: number, dtype: DType, device: Device, whyFree?: string) {
+  constructor(numel: number, dtype: DType, device: Device, whyFree?: (offset: number) => string) {
     this.tensor = keep(empty([numel], { dtype, device }));
     this.bytes = numel * dtype.itemsize;
-    if (whyFree !== undefined) this.tensor.untypedStorage().explainResize(whyFree);
+    if (whyFree !== undefined) this.tensor.untypedStorage().explainErrors(whyFree);
     this.free();
   }
 

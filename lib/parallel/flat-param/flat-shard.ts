@@ -26,6 +26,10 @@ export class FlatShardedParameter extends ShardedParameter {
     return flat.narrow(0, offset, this.paddedNumel);
   }
 
+  override pathAt(offset: number): string {
+    return this.handle.tensors.nameAt(offset);
+  }
+
   override describe(): string[] {
     return this.handle.describe();
   }

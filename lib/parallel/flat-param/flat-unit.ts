@@ -20,6 +20,7 @@ import { notFlattened } from './flat-entries.js';
 import { FlatShardedParameter } from './flat-shard.js';
 import type { Settings } from './fsdp-options.js';
 import { FlatParamHandle } from './handle.js';
+import { withoutPrefix } from './state-hooks.js';
 import { reshardsAfterForward } from './strategies.js';
 import { meshOf } from './strategy-mesh.js';
 
@@ -90,10 +91,14 @@ export class FlatUnit {
       offloadParams ? new CPUOffloadPolicy() : null,
     );
     paramGroup.op = 'FullyShardedDataParallel';
+    this.handle?.tensors.nameBy((name) =>
+      withoutPrefix(paramGroup.path === '' ? name : `${paramGroup.path}.${name}`),
+    );
     // The root keeps whole parameters for backward, which begins with it.
     const reshards = reshardsAfterForward(strategy) ? null : false;
     this.state = new FSDPState(wrapper, paramGroup, precision, reshards);
     this.handle?.tensors.useShard();
+    if (settings.useOrigParams && shards.ranks > 1) this.handle?.tensors.refuseParts();
   }
 
   /** Whether modules hold whole parameters. */

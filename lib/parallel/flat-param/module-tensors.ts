@@ -1,6 +1,7 @@
 /** The tensors of a flat parameter in the modules that use them. */
 import type { DeviceMesh } from '../../distributed/index.js';
-import { empty, foreachCopy_, nn, noGrad, type Tensor, zeros } from '../../index.js';
+import { empty, foreachCopy_, nn, noGrad, ShardingError, type Tensor, zeros } from '../../index.js';
+import { adviceOnFlat } from '../fully-shard/advice.js';
 import type { Slot } from '../fully-shard/sharded-parameter.js';
 import {
   type FlatEntry,
@@ -33,6 +34,8 @@ export class ModuleTensors implements ViewSource {
   private views: { readonly flat: Tensor; readonly tensors: readonly Tensor[] } | null = null;
   /** What modules hold between steps, for the memory that the shard has. */
   private between: { readonly memory: object; readonly tensors: readonly Tensor[] } | null = null;
+  /** The name of a parameter as errors show it. */
+  private fullName = (name: string): string => name;
   /** Whether they do. */
   private isShardedInModules = false;
   /** Whether modules hold parameters to be read and written. */
@@ -80,6 +83,17 @@ export class ModuleTensors implements ViewSource {
     return this.layout.parameters[i] as FlatRange;
   }
 
+  /** Sets how errors name parameters. */
+  nameBy(fullName: (name: string) => string): void {
+    this.fullName = fullName;
+  }
+
+  /** The parameter at an offset of the whole flat parameter. */
+  nameAt(offset: number): string {
+    const i = this.layout.parameters.findLastIndex(({ start }) => start <= offset);
+    return this.fullName((this.entries[i] as FlatEntry).name);
+  }
+
   viewsOf(flat: Tensor): Tensor[] {
     return this.entries.map((entry, i) => viewOf(entry, flat, this.rangeOf(i).start));
   }
@@ -116,7 +130,7 @@ export class ModuleTensors implements ViewSource {
     this.isShardedInModules = true;
   }
 
-  /** The whole parameters where this rank has them, else tensors on meta. */
+  /** The whole parameters where this rank has them, else tensors whose memory is not there. */
   private placeholders(): readonly Tensor[] {
     const { flatParam } = this;
     const memory = flatParam.untypedStorage();
@@ -128,9 +142,30 @@ export class ModuleTensors implements ViewSource {
   private newPlaceholders(): Tensor[] {
     const { flatParam } = this;
     if (flatParam._isWhole) return this.viewsOf(flatParam.detach());
-    return this.entries.map(({ distributed, shape }) =>
-      empty(distributed?.shape ?? shape, { dtype: flatParam.dtype, device: 'meta' }),
-    );
+    const { dtype, device } = flatParam;
+    const absent = empty([this.layout.numel], { dtype, device });
+    const views = this.viewsOf(absent);
+    const explain = (offset: number): string => adviceOnFlat(this.nameAt(offset));
+    absent.untypedStorage().resize_(0).explainErrors(explain);
+    return views;
+  }
+
+  /**
+   * Lets modules that hold parts of their original parameters refuse to run: an op would find other
+   * shapes, or none that it minds.
+   */
+  refuseParts(): void {
+    for (const { name, slots } of this.entries)
+      for (const { module } of slots)
+        module.registerForwardPreHook(() => {
+          if (!this.isShardedInModules) return;
+          const advice = adviceOnFlat(this.fullName(name));
+          throw new ShardingError(
+            `FullyShardedDataParallel: expected ${module.constructor.name} to run inside of its ` +
+              `wrapper, got a call from outside. ${advice}`,
+            { op: 'FullyShardedDataParallel', parameter: this.fullName(name) },
+          );
+        });
   }
 
   /** Gives modules parameters on a whole flat tensor, to be read and written. */

@@ -33,6 +33,16 @@ export function layoutOf(parameters: readonly ShardedParameter[], ranks: number)
   return { inShard, inWhole, shardNumel, wholeNumel };
 }
 
+/** The path of the parameter that lies at an offset. */
+export function pathAt(
+  parameters: readonly ShardedParameter[],
+  starts: readonly number[],
+  offset: number,
+): string {
+  const i = starts.findLastIndex((start) => start <= offset);
+  return (parameters[i] as ShardedParameter).pathAt(offset - (starts[i] as number));
+}
+
 /** The flat shard of a group. Its parameters are views of it. */
 export class FlatShard {
   readonly tensor: Tensor;
@@ -44,6 +54,7 @@ export class FlatShard {
     layout: Layout,
     shardOf: (parameter: ShardedParameter) => Tensor,
     options: { dtype: DType; device: Device; pinMemory: boolean },
+    explain: (path: string) => string,
   ) {
     this.parameters = parameters;
     const { pinMemory, ...where } = options;
@@ -51,6 +62,9 @@ export class FlatShard {
       const flat = zeros([layout.shardNumel], where);
       return pinMemory ? flat.pinMemory() : flat;
     });
+    this.tensor
+      .untypedStorage()
+      .explainErrors((offset) => explain(pathAt(parameters, layout.inShard, offset)));
     noGrad(() => {
       for (const [i, parameter] of parameters.entries()) {
         const sharded = parameter.distributed(this.tensor, layout.inShard[i] as number);

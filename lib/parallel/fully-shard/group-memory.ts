@@ -14,7 +14,8 @@ import {
 } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
 import { comparingParameters, type ParameterList } from '../common/same-parameters.js';
-import { FlatShard, type Layout, layoutOf } from './flat-shard.js';
+import { adviceOnShard, adviceOnWhole, type Owner } from './advice.js';
+import { FlatShard, type Layout, layoutOf, pathAt } from './flat-shard.js';
 import type { OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
 import type { ShardedParameter } from './sharded-parameter.js';
@@ -32,8 +33,8 @@ export interface MemoryPlan {
   readonly offload: OffloadPolicy;
   /** Who calls the collectives, for errors. */
   readonly site: string;
-  /** The module in words, for errors. */
-  readonly name: string;
+  /** Who shards the parameters, for errors. */
+  readonly owner: Owner;
   /** What the ranks must have in common. */
   readonly list: ParameterList;
 }
@@ -43,13 +44,15 @@ export function flatShardOf(
   plan: MemoryPlan,
   shardOf: (parameter: ShardedParameter) => Tensor,
 ): FlatShard {
-  const { parameters, mesh, offload, device } = plan;
+  const { parameters, mesh, offload, device, owner } = plan;
   const { parameter } = parameters[0] as ShardedParameter;
-  return new FlatShard(parameters, layoutOf(parameters, mesh.ranks), shardOf, {
+  const options = {
     dtype: parameter.dtype,
     device: offload.toCpu ? deviceOf('cpu') : parameter.device,
     pinMemory: offload.pinMemory && device.type === 'cuda',
-  });
+  };
+  const explain = (path: string): string => adviceOnShard(owner, path);
+  return new FlatShard(parameters, layoutOf(parameters, mesh.ranks), shardOf, options, explain);
 }
 
 export class GroupMemory {
@@ -82,13 +85,8 @@ export class GroupMemory {
     this.isInPlace = !isCast && plan.parameters.every(({ isWhole }) => isWhole);
     this.cast = isCast ? new RefillableBuffer(layout.shardNumel, computeDtype, plan.device) : null;
     this.gathered = new RefillableBuffer(gatheredNumel, computeDtype, plan.device);
-    this.whole = new RefillableBuffer(
-      layout.wholeNumel,
-      computeDtype,
-      plan.device,
-      `It holds the whole parameters of ${plan.name}, which are in memory only while the module ` +
-        'runs forward or backward. Read the sharded parameter, as a DTensor, or call unshard() ' +
-        'on the module first.',
+    this.whole = new RefillableBuffer(layout.wholeNumel, computeDtype, plan.device, (offset) =>
+      adviceOnWhole(plan.owner, pathAt(plan.parameters, layout.inWhole, offset)),
     );
     this.copyOut = noGrad(
       () =>

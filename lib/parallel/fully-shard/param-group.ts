@@ -52,7 +52,8 @@ export class FSDPParamGroup implements GroupOfOps {
   allReducesGradients = true;
   /** @internal */
   readonly parameters: readonly ShardedParameter[];
-  private readonly module: nn.AnyModule;
+  /** @internal */
+  readonly module: nn.AnyModule;
   private readonly plan: MemoryPlan | null;
   private readonly precision: MixedPrecisionPolicy;
   private comm: CommContext | null = null;
@@ -90,7 +91,7 @@ export class FSDPParamGroup implements GroupOfOps {
             paramDtype: this.precision.paramDtype,
             offload: offload ?? new OffloadPolicy(),
             site: 'fullyShard',
-            name: 'the root',
+            owner: this,
             list: { owner: '', texts: [] },
           };
     if (this.plan === null) return;
@@ -156,7 +157,7 @@ export class FSDPParamGroup implements GroupOfOps {
     const prefix = this.path === '' ? '' : `${this.path}.`;
     const texts = this.parameters.flatMap((parameter) => parameter.describe(prefix));
     const site = `${this.op} of ${this.path || name}`;
-    const plan = { ...this.plan, site, name, list: { owner: name, texts } };
+    const plan = { ...this.plan, site, list: { owner: name, texts } };
     this.memory = new GroupMemory(plan);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({

@@ -142,6 +142,11 @@ export class ShardedParameter {
     return made;
   }
 
+  /** The path of what lies at an offset of the shard or of the whole parameter. */
+  pathAt(_offset: number): string {
+    return this.path;
+  }
+
   /** Whether the shard is the whole parameter, as modules use it. */
   get isWhole(): boolean {
     return false;

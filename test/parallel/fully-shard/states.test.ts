@@ -312,7 +312,9 @@ describe('a whole parameter that the program keeps', () => {
         () => (kept as unknown as Tensor).add(1),
         (error: Error) =>
           error instanceof FreedError &&
-          /It holds the whole parameters of "first", .* or call unshard\(\) on/.test(error.message),
+          /It is the whole parameter "first\.up\.weight" of "first", .* or call unshard\(\) on/.test(
+            error.message,
+          ),
       );
     }),
   );
