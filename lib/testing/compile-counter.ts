@@ -4,7 +4,7 @@ import {
   backendOf,
   type CompileBackend,
   type CompiledGraph,
-} from '../compile/compile.js';
+} from '../compile/backends.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { GraphModule } from '../compile/graph/graph-module.js';
 

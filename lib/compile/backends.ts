@@ -1,0 +1,34 @@
+/** Compiler backends: what turns a captured graph into a function. */
+import { ArgumentError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
+import type { GraphModule } from './graph/graph-module.js';
+
+/** A function compiled from a graph. It takes one tensor for each placeholder. */
+export type CompiledGraph = (...inputs: readonly Tensor[]) => readonly Tensor[];
+
+/** A compiler backend: turns a graph into a function. */
+export type CompileBackend = (
+  module: GraphModule,
+  exampleInputs: readonly Tensor[],
+) => CompiledGraph;
+
+/** Names of the library's backends: `'eager'` runs the captured graph op by op. */
+export type BackendName = 'eager';
+
+const backends = new Map<string, CompileBackend>([
+  ['eager', (module) => module.forward.bind(module)],
+]);
+
+/**
+ * The backend of a name, or the one given. @throws ArgumentError if the name is unknown @internal
+ */
+export function backendOf(backend: BackendName | CompileBackend, op = 'compile'): CompileBackend {
+  const found = typeof backend === 'function' ? backend : backends.get(backend);
+  if (found === undefined)
+    throw new ArgumentError(
+      `${op}: there is no backend ${JSON.stringify(backend)}; known backends: ` +
+        `${[...backends.keys()].join(', ')}`,
+      { op, given: backend },
+    );
+  return found;
+}

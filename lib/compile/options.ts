@@ -1,0 +1,53 @@
+/** The options of `compile`. */
+import { ArgumentError } from '../core/errors.js';
+import { optionsOf } from '../core/options.js';
+import { type BackendName, backendOf, type CompileBackend } from './backends.js';
+
+/** Options of `compile`. */
+export interface CompileOptions {
+  /** `'eager'`, which runs the captured graph op by op, or a function. */
+  backend?: BackendName | CompileBackend;
+  /**
+   * True: an effect that a graph cannot repeat is an error. False: the function then runs
+   * uncompiled.
+   */
+  fullgraph?: boolean;
+  /** Only false: a graph has fixed shapes. */
+  dynamic?: false;
+  /** Only `'default'`. */
+  mode?: 'default';
+}
+
+/** Allowed values of each option; null for options that are checked elsewhere. */
+const knownOptions: Record<keyof CompileOptions, readonly unknown[] | null> = {
+  backend: null,
+  fullgraph: [true, false, undefined],
+  dynamic: [false, undefined],
+  mode: ['default', undefined],
+};
+const OPTION_NAMES = Object.keys(knownOptions).join(' ');
+
+function checkOptions(options: CompileOptions): void {
+  for (const [name, value] of Object.entries(options)) {
+    const allowed = knownOptions[name as keyof CompileOptions];
+    if (allowed === null || allowed.includes(value)) continue;
+    const expected = allowed.filter((v) => v !== undefined).join(' or ');
+    throw new ArgumentError(`compile: ${name} can be ${expected}, got ${String(value)}`, {
+      op: 'compile',
+      argument: name,
+      expected,
+      given: value,
+    });
+  }
+}
+
+/** @throws ArgumentError if an option or its value is unknown */
+export function checkedOptions(options: CompileOptions): {
+  backend: CompileBackend;
+  fullgraph: boolean;
+} {
+  const { backend = 'eager', fullgraph = false } = optionsOf('compile', options, OPTION_NAMES);
+  const compiler = backendOf(backend);
+  checkOptions(options);
+  return { backend: compiler, fullgraph };
+}
