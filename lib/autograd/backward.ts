@@ -294,7 +294,7 @@ const methods = {
       );
     }
     this.postAccumulateHooks ??= new Map();
-    return register(this.postAccumulateHooks, hook);
+    return register(this.postAccumulateHooks, hook, { kind: 'accumulated', tensor: this });
   },
   retainGrad(this: Tensor): void {
     layers.backend.capture?.unsupported('retainGrad() was called');

@@ -1,4 +1,5 @@
 /** `autograd.Function`, the base of differentiable operations that users define. */
+import type { Applicable } from '../core/backend.js';
 import { AutogradError, InPlaceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { Tensor } from '../core/tensor.js';
@@ -198,24 +199,38 @@ export abstract class Function {
 
   /** Runs `forward` and records `backward` as one node of the graph. */
   static apply<C extends typeof Function>(this: C, ...args: ForwardArguments<C>): ForwardResult<C> {
-    const implementation = this as unknown as Implementation;
-    const ctx = new FunctionContext();
+    const implementation = this as unknown as Implementation & Applicable;
     const tensors = (args as unknown[]).map((a) => (a instanceof Tensor ? a : null));
-    ctx.needsInputGrad = tensors.map((t) => t?.requiresGrad ?? false);
-    const tracked = isGradEnabled() && ctx.needsInputGrad.includes(true);
-    if (tracked)
-      layers.backend.capture?.unsupported(
-        `the autograd.Function ${implementation.name} was applied`,
-      );
-    const result = noGrad(() => implementation.forward(ctx, ...(args as unknown[])));
-    const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
-    checkDirty(ctx, outputs, implementation.name);
-    if (!tracked) return result as ForwardResult<C>;
-    const node = new FunctionNode(implementation, ctx, tensors, outputs.length);
-    const linked = outputs.map((output, i) => link(output, i, node, ctx, tensors));
-    node.describeOutputs(linked);
-    return (Array.isArray(result) ? linked : linked[0]) as ForwardResult<C>;
+    const needsGrad = tensors.map((t) => t?.requiresGrad ?? false);
+    const tracked = isGradEnabled() && needsGrad.includes(true);
+    const run = (): Result => applied(implementation, args, tensors, needsGrad, tracked);
+    const { capture } = layers.backend;
+    // Without a gradient, only the ops of forward count.
+    return (
+      capture === null || !tracked ? run() : capture.applies(implementation, args, run)
+    ) as ForwardResult<C>;
   }
+}
+
+type Result = Tensor | readonly Tensor[];
+
+function applied(
+  implementation: Implementation,
+  args: readonly unknown[],
+  tensors: readonly (Tensor | null)[],
+  needsGrad: readonly boolean[],
+  tracked: boolean,
+): Result {
+  const ctx = new FunctionContext();
+  ctx.needsInputGrad = needsGrad;
+  const result = noGrad(() => implementation.forward(ctx, ...args));
+  const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
+  checkDirty(ctx, outputs, implementation.name);
+  if (!tracked) return result;
+  const node = new FunctionNode(implementation, ctx, tensors, outputs.length);
+  const linked = outputs.map((output, i) => link(output, i, node, ctx, tensors));
+  node.describeOutputs(linked);
+  return Array.isArray(result) ? linked : (linked[0] as Tensor);
 }
 
 /**

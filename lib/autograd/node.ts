@@ -1,5 +1,6 @@
 /** Nodes of the autograd graph: how a gradient passes from the outputs of an op to its inputs. */
 
+import type { AnyHook, HookPlace } from '../core/backend.js';
 import { callContext } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
@@ -61,8 +62,13 @@ export interface HookHandle {
 let hookId = 0;
 
 /** @internal */
-export function register<F>(hooks: Map<number, F>, hook: F): HookHandle {
-  layers.backend.capture?.unsupported('a hook was registered on a tensor or a node');
+export function register<F extends AnyHook>(
+  hooks: Map<number, F>,
+  hook: F,
+  place: HookPlace,
+): HookHandle {
+  const captured = layers.backend.capture?.registersHook(place, hook) ?? null;
+  if (captured !== null) return captured;
   const id = hookId++;
   hooks.set(id, hook);
   return { remove: () => void hooks.delete(id) };
@@ -115,7 +121,7 @@ export abstract class Node {
   /** Runs before the node with the gradients of its outputs; may return replacements. */
   registerPrehook(hook: NodePreHook): HookHandle {
     this.preHooks ??= new Map();
-    return register(this.preHooks, hook);
+    return register(this.preHooks, hook, { kind: 'before', node: this });
   }
 
   /**
@@ -124,13 +130,13 @@ export abstract class Node {
    */
   registerHook(hook: NodeHook): HookHandle {
     this.postHooks ??= new Map();
-    return register(this.postHooks, hook);
+    return register(this.postHooks, hook, { kind: 'after', node: this });
   }
 
   /** @internal */
   addObserver(observer: NodeObserver): HookHandle {
     this.observers ??= new Map();
-    return register(this.observers, observer);
+    return register(this.observers, observer, { kind: 'observer', node: this });
   }
 
   /** @internal */
@@ -141,7 +147,7 @@ export abstract class Node {
       hooks = new Map();
       this.tensorHooks[outputNr] = hooks;
     }
-    return register(hooks, hook);
+    return register(hooks, hook, { kind: 'gradient', node: this, outputNr });
   }
 }
 

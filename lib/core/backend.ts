@@ -10,7 +10,7 @@ import type { OutputMeta } from './op.js';
 import type { DrawSource, Generator } from './random.js';
 import type { Shape } from './shape.js';
 import type { Storage } from './storage.js';
-import type { Tensor } from './tensor.js';
+import type { GradFn, Tensor } from './tensor.js';
 
 /** Moves values between JavaScript and device memory. @internal */
 export interface ValueAccess {
@@ -40,6 +40,21 @@ export interface StorageEffects {
   keepVersion(t: Tensor): () => void;
 }
 
+/** A function that a graph calls again at every run. @internal */
+export interface Applicable {
+  readonly name: string;
+  apply(...args: readonly unknown[]): Tensor | readonly Tensor[];
+}
+
+/** A hook of a tensor or of a node of the tape. @internal */
+export type AnyHook = (...args: never[]) => unknown;
+
+/** Where a hook is registered. @internal */
+export type HookPlace =
+  | { readonly kind: 'gradient'; readonly node: GradFn; readonly outputNr: number }
+  | { readonly kind: 'before' | 'after' | 'observer'; readonly node: GradFn }
+  | { readonly kind: 'accumulated'; readonly tensor: Tensor };
+
 /** What a capture observes beside ops, so that `compile` can guard on it or refuse it. @internal */
 export interface CaptureHooks {
   /**
@@ -47,6 +62,20 @@ export interface CaptureHooks {
    * Throws.
    */
   unsupported(what: string): never;
+  /**
+   * Called when `fn` is applied to `args`; `run` does it and returns the result. A capture may
+   * repeat the call as a whole.
+   */
+  applies<R extends Tensor | readonly Tensor[]>(
+    fn: Applicable,
+    args: readonly unknown[],
+    run: () => R,
+  ): R;
+  /**
+   * Called before a hook is registered. The handle, if the capture registers the hook at every run;
+   * else null.
+   */
+  registersHook(place: HookPlace, hook: AnyHook): { remove(): void } | null;
   /** Called before a generator draws; `source` gives the next random state of the same kind. */
   draws(generator: Generator, source: DrawSource): void;
   /** Called before `.grad` of a tensor is read. */

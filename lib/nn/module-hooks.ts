@@ -160,7 +160,7 @@ function runHooks(module: AnyModule, args: never[], done: unknown[]): unknown {
   }
   const run =
     isGradEnabled() && (hooks.backward.size > 0 || hooks.backwardPre.size > 0)
-      ? new BackwardHookRun(module)
+      ? new HookedCall(module)
       : null;
   if (run !== null) given = run.inputs(given);
   let result: unknown = module.forward(...(given as never));
@@ -183,11 +183,37 @@ class IdentityNode extends AutogradFunction {
   }
 }
 
-/** Runs the backward hooks of one call: first with the outputs' gradients, then the inputs'. */
-class BackwardHookRun {
+/** Calls a function that a capture records as one node, because it registers hooks on nodes. */
+function asOneCall(
+  tensors: readonly Tensor[],
+  apply: (tensors: readonly Tensor[]) => readonly Tensor[],
+): readonly Tensor[] {
+  const fn = {
+    name: 'moduleBackwardHooks',
+    apply: (...given: readonly unknown[]) => apply(given as readonly Tensor[]),
+  };
+  const { capture } = layers.backend;
+  return capture === null ? apply(tensors) : capture.applies(fn, tensors, () => apply(tensors));
+}
+
+/** The positions of the tensors of a list that need gradients. */
+const tracked = (list: readonly unknown[]): number[] =>
+  list.flatMap((a, i) => (a instanceof Tensor && a.requiresGrad ? [i] : []));
+
+/** The list with other tensors at these positions. */
+const replacedAt = (
+  list: readonly unknown[],
+  at: readonly number[],
+  tensors: readonly Tensor[],
+): unknown[] => list.map((a, i) => (at.includes(i) ? tensors[at.indexOf(i)] : a));
+
+/** The runs of calls by the first input that they passed on. */
+const runs = new WeakMap<Tensor, BackwardHookRun>();
+
+/** Passes the inputs and outputs of one call of a module through nodes with backward hooks. */
+class HookedCall {
   private readonly module: AnyModule;
-  private gradOutput: Gradients = [];
-  private hasInputNode = false;
+  private firstPassed: Tensor | null = null;
 
   constructor(module: AnyModule) {
     this.module = module;
@@ -195,32 +221,69 @@ class BackwardHookRun {
 
   /** Passes the inputs through a node whose gradients the hooks see. */
   inputs(args: never[]): never[] {
-    const list = args as unknown[];
-    const at = list.flatMap((a, i) => (a instanceof Tensor && a.requiresGrad ? [i] : []));
+    const list: readonly unknown[] = args;
+    const at = tracked(list);
     if (at.length === 0) return args;
-    const passed = IdentityNode.apply(...(at.map((i) => list[i]) as Tensor[]));
-    const node = (passed[0] as Tensor).gradFn as Node;
-    this.hasInputNode = true;
-    const spread = (grads: Gradients): (Tensor | null)[] =>
-      list.map((_, i) => grads[at.indexOf(i)] ?? null);
-    node.registerHook((gradInputs) => {
-      const replaced = this.afterInputs(spread(gradInputs));
-      return replaced === undefined ? undefined : at.map((i) => replaced[i] ?? null);
-    });
-    return list.map((a, i) => (at.includes(i) ? passed[at.indexOf(i)] : a)) as never[];
+    const { module } = this;
+    const passed = asOneCall(
+      at.map((i) => list[i] as Tensor),
+      (tensors) => {
+        const run = new BackwardHookRun(module, true);
+        const results = IdentityNode.apply(...tensors);
+        run.watchInputs((results[0] as Tensor).gradFn as Node, at, list.length);
+        runs.set(results[0] as Tensor, run);
+        return results;
+      },
+    );
+    this.firstPassed = passed[0] as Tensor;
+    return replacedAt(list, at, passed) as never[];
   }
 
   /** Passes the outputs through a node whose gradients the hooks see. */
   outputs(result: unknown): unknown {
     const many = Array.isArray(result);
     const list = (many ? result : [result]) as unknown[];
-    const at = list.flatMap((a, i) => (a instanceof Tensor && a.requiresGrad ? [i] : []));
+    const at = tracked(list);
     if (at.length === 0) return result;
-    const passed = IdentityNode.apply(...(at.map((i) => list[i]) as Tensor[]));
-    const node = (passed[0] as Tensor).gradFn as Node;
-    node.registerPrehook((grads) => this.beforeOutputs(grads));
-    const spread = list.map((a, i) => (at.includes(i) ? passed[at.indexOf(i)] : a));
+    const { module, firstPassed } = this;
+    const hasInputNode = firstPassed !== null;
+    const given = at.map((i) => list[i] as Tensor);
+    const passed = asOneCall(hasInputNode ? [firstPassed, ...given] : given, (tensors) => {
+      const run = hasInputNode
+        ? runs.get(tensors[0] as Tensor)
+        : new BackwardHookRun(module, false);
+      const results = IdentityNode.apply(...(hasInputNode ? tensors.slice(1) : tensors));
+      run?.watchOutputs((results[0] as Tensor).gradFn as Node);
+      return results;
+    });
+    const spread = replacedAt(list, at, passed);
     return many ? spread : spread[0];
+  }
+}
+
+/** Runs the backward hooks of one call: first with the outputs' gradients, then the inputs'. */
+class BackwardHookRun {
+  private readonly module: AnyModule;
+  private gradOutput: Gradients = [];
+  private readonly hasInputNode: boolean;
+
+  constructor(module: AnyModule, hasInputNode: boolean) {
+    this.module = module;
+    this.hasInputNode = hasInputNode;
+  }
+
+  /** `at`: the positions of the node's inputs among `count` arguments. */
+  watchInputs(node: Node, at: readonly number[], count: number): void {
+    const spread = (grads: Gradients): (Tensor | null)[] =>
+      Array.from({ length: count }, (_, i) => grads[at.indexOf(i)] ?? null);
+    node.registerHook((gradInputs) => {
+      const replaced = this.afterInputs(spread(gradInputs));
+      return replaced === undefined ? undefined : at.map((i) => replaced[i] ?? null);
+    });
+  }
+
+  watchOutputs(node: Node): void {
+    node.registerPrehook((grads) => this.beforeOutputs(grads));
   }
 
   private beforeOutputs(grads: Gradients): Gradients | undefined {

@@ -4,16 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import {
-  autograd,
-  CompileError,
   compile,
   enableGrad,
   inferenceMode,
-  manualSeed,
   nn,
   noGrad,
   ones,
-  rand,
   type Tensor,
   tensor,
 } from '../../lib/index.js';
@@ -52,52 +48,6 @@ describe('a captured function', () => {
   for (const [what, fn] of Object.entries(functions))
     it(`${what} gives the results and gradients of the uncompiled function`, () =>
       assertFaithful(fn));
-});
-
-class Triple extends autograd.Function {
-  static forward(_: autograd.FunctionContext, x: Tensor): Tensor {
-    return x.mul(1);
-  }
-  static backward(_: autograd.FunctionContext, g: Tensor): Tensor {
-    return g.mul(100);
-  }
-}
-
-describe('a call that is not an op', () => {
-  const functions: Record<string, (w: Tensor) => Tensor> = {
-    'an autograd.Function': (w) => Triple.apply(w),
-    'a hook': (w) => {
-      const y = w.mul(1);
-      y.registerHook((g) => g.mul(10));
-      return y;
-    },
-    requiresGrad_: (w) => w.detach().requiresGrad_(),
-    backward: (w) => {
-      w.mul(w).sum().backward();
-      return w.mul(1);
-    },
-    seeding: (w) => {
-      manualSeed(3);
-      return w.mul(rand([3]));
-    },
-  };
-  for (const [what, fn] of Object.entries(functions)) {
-    it(`is refused with fullgraph, and runs uncompiled without it: ${what}`, () => {
-      assert.throws(() => compile(fn, { fullgraph: true })(leaf([1, 2, 3])), CompileError);
-      const [eager, compiled] = [fn, compile(fn)].map((each) => {
-        const w = leaf([1, 2, 3]);
-        const y = each(w);
-        if (y.requiresGrad) y.sum().backward();
-        return [y.tolist(), y.requiresGrad, w.grad?.tolist()];
-      });
-      assert.deepEqual(compiled, eager);
-    });
-  }
-
-  it('is captured if it is an autograd.Function that is not differentiated', () => {
-    const fn = compile((x: Tensor) => Triple.apply(x), { fullgraph: true });
-    assert.deepEqual(fn(ones([2])).tolist(), [1, 1]);
-  });
 });
 
 describe('the guards of a capture', () => {

@@ -80,6 +80,8 @@ export function capture(
 }
 
 function finished(result: unknown, recorder: Recorder): Capture {
+  if (recorder.failedCall !== null)
+    recorder.unsupported(`an error that ${recorder.failedCall} threw was caught`);
   checkResult(result, recorder);
   const { graph } = recorder;
   graph.outputs = tensorsIn(result).map((t) => recorder.valueOf(t));

@@ -4,6 +4,7 @@ import { keep } from '../../core/scope.js';
 import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { clone } from '../../ops/copy.js';
+import { recordCall } from './functions.js';
 import type { Recorder } from './recorder.js';
 
 /**
@@ -63,6 +64,12 @@ export function recordedEffects(recorder: Recorder, outer: StorageEffects): Stor
 export function recordedState(recorder: Recorder): CaptureHooks {
   return {
     unsupported: (what) => recorder.unsupported(what),
+    applies: (fn, args, run) =>
+      recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
+    registersHook: () =>
+      recorder.repeatsCalls
+        ? recorder.unsupported('a hook was registered on a tensor or a node')
+        : null,
     draws: (generator, source) => recorder.willDraw(generator, source),
     readsGrad: (t) => recorder.readsGrad(t),
     usesModule: (module) => recorder.guards.addModule(module),

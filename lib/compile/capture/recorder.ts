@@ -26,7 +26,10 @@ export class Recorder {
   readonly graph = new Graph();
   /** The first effect that could not be recorded. It fails the capture even if `fn` catches it. */
   broken: CompileError | null = null;
+  /** The call that threw an error, which a run would not repeat. */
+  failedCall: string | null = null;
   readonly guards: GuardCollector;
+  private unrecordedCalls = 0;
   private readonly borrowed = new Borrowed();
   private readonly outerMode: GradMode = gradMode();
   private readonly values = new Map<Tensor, Value>();
@@ -35,12 +38,14 @@ export class Recorder {
   /** The tensors on each storage that the graph knows. */
   private readonly onStorage = new Map<Storage, Tensor[]>();
   private readonly generators = new Map<Generator, () => void>();
+  /** Memory of tensors that were made in {@link unrecorded} calls. */
+  private readonly unrecordedStorages = new Set<Storage>();
   private drawn: DrawSource | null = null;
   /** Draws so far, by their random state. */
   private readonly draws = new Map<string, Node>();
   private readonly paths = new ModulePaths();
   /** Whether an alias of a known tensor is that tensor: true below autograd. */
-  private readonly belowAutograd: boolean;
+  readonly belowAutograd: boolean;
 
   constructor(guards: GuardCollector, belowAutograd = false) {
     this.guards = guards;
@@ -98,6 +103,68 @@ export class Recorder {
       params,
       ...this.context(),
     });
+  }
+
+  /** Adds an effect whose operands are known. */
+  addEffect(name: EffectName, fields: Pick<NodeFields, 'inputs' | 'params' | 'metas'>): Node {
+    return this.graph.add({ kind: 'effect', name, effect: name, ...fields, ...this.context() });
+  }
+
+  /**
+   * Runs `fn` and removes the nodes that it added, except reads of unchanged state: one node of the
+   * graph repeats all of it. `name` is that of the node.
+   */
+  unrecorded<T>(name: string, fn: () => T): T {
+    const { nodes } = this.graph;
+    const start = nodes.length;
+    let result: T;
+    this.unrecordedCalls++;
+    try {
+      result = fn();
+    } catch (error) {
+      this.failedCall = name;
+      throw error;
+    } finally {
+      this.unrecordedCalls--;
+    }
+    const removed = new Set<Node>();
+    for (const node of nodes.splice(start)) {
+      const keeps =
+        node.kind === 'constant' ||
+        (node.effect === 'readGrad' &&
+          node.inputs.every((v) => 'node' in v && !removed.has(v.node)));
+      if (keeps) nodes.push(node);
+      else removed.add(node);
+    }
+    this.forgetValues(removed);
+    return result;
+  }
+
+  private forgetValues(removed: ReadonlySet<Node>): void {
+    for (const [t, value] of this.values) {
+      if ('number' in value || !removed.has(value.node)) continue;
+      this.values.delete(t);
+      const { storage } = t;
+      const others = storage === null ? undefined : this.onStorage.get(storage);
+      if (storage === null || others === undefined) continue;
+      this.unrecordedStorages.add(storage);
+      others.splice(others.indexOf(t), 1);
+    }
+    for (const [state, node] of this.draws) if (removed.has(node)) this.draws.delete(state);
+    this.drawn = null;
+  }
+
+  /**
+   * Whether calls that the program makes beside ops become nodes: not below autograd, and not
+   * inside of one that does.
+   */
+  get repeatsCalls(): boolean {
+    return !this.belowAutograd && this.unrecordedCalls === 0;
+  }
+
+  /** Whether a tensor is another one at another call: an input, or one that a run computes. */
+  changesWithCalls(t: Tensor): boolean {
+    return this.inputs.has(t) || this.isOwn(t);
   }
 
   /** Fails the capture. @throws CompileError that says what cannot be recorded, and where */
@@ -198,6 +265,7 @@ export class Recorder {
       if (!tensors.some((t) => t.storage === storage)) continue;
       storage.markFreed(MADE_IN_CAPTURE);
     }
+    for (const storage of this.unrecordedStorages) storage.markFreed(MADE_IN_CAPTURE);
   }
 
   /**
@@ -279,7 +347,8 @@ export class Recorder {
     };
   }
 
-  private define(t: Tensor, value: Value): void {
+  /** Gives a tensor its value, unless it has one. */
+  define(t: Tensor, value: Value): void {
     if (this.values.has(t)) return;
     this.values.set(t, value);
     this.moved(t);

@@ -2,18 +2,22 @@
  * The effects of a graph beside ops: what each does to the real tensors when the graph runs. A node
  * of kind `effect` names one of them, so that passes, printing and copies see what it does.
  */
+
+import type { Applicable } from '../../core/backend.js';
+import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import type { DrawParams, DrawSource } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
+import { map as mapTensors } from '../../core/tree.js';
 
 /** A value while a graph runs: a tensor, a version, or the random state of a draw. @internal */
 export type RunValue = Tensor | number | DrawParams | null;
 
 interface EffectDefinition<P = object> {
-  /** Runs the effect; the value that it returns is its output. */
-  run(operands: readonly RunValue[], params: P): RunValue | void;
-  /** Number of outputs. */
-  readonly outputs: 0 | 1;
+  /** Runs the effect; the value that it returns is its output, or the list of its outputs. */
+  run(operands: readonly RunValue[], params: P): RunValue | readonly Tensor[] | void;
+  /** Number of outputs; `many`: one for each meta of the node. */
+  readonly outputs: 0 | 1 | 'many';
   /** Whether it may be left out if nobody uses its output. */
   readonly pure: boolean;
 }
@@ -21,6 +25,31 @@ interface EffectDefinition<P = object> {
 const define = <P extends object>(
   definition: Partial<EffectDefinition<P>> & Pick<EffectDefinition<P>, 'run'>,
 ): EffectDefinition<P> => ({ outputs: 0, pure: false, ...definition });
+
+interface FunctionParams {
+  readonly function: Applicable;
+  /** The arguments, with any tensors where operands stand. */
+  readonly template: readonly unknown[];
+  /** The number of results. */
+  readonly outputs: number;
+}
+
+function applyFunction(
+  operands: readonly RunValue[],
+  { function: fn, template, outputs }: FunctionParams,
+): readonly Tensor[] {
+  let next = 0;
+  const args = mapTensors(() => operands[next++], template) as unknown[];
+  const result = fn.apply(...args);
+  const results = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
+  if (results.length !== outputs)
+    throw new CompileError(
+      `${fn.name} returned ${results.length} tensors, and ${outputs} when compile captured it. ` +
+        'Return equally many at every call, or exclude the caller by compiler.disable(fn).',
+      { function: fn.name, expected: outputs, given: results.length },
+    );
+  return results;
+}
 
 /** All effects, by name. @internal */
 export const effects = {
@@ -60,6 +89,8 @@ export const effects = {
     pure: true,
     run: ([t]) => (t as Tensor).sharding?.local ?? null,
   }),
+  /** Applies an `autograd.Function`, or another function that records nodes of the tape. */
+  applyFunction: define<FunctionParams>({ outputs: 'many', run: applyFunction }),
   /** The `.grad` of a tensor, which is not null: guards compare that. */
   readGrad: define({ outputs: 1, pure: true, run: ([t]) => (t as Tensor).gradTensor }),
 } as const satisfies Record<string, EffectDefinition<never>>;

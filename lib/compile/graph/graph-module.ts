@@ -117,11 +117,12 @@ export class GraphModule {
     for (let i = 0; i < operands.length; i++)
       operands[i] = values[step.inputs[i] as number] as RunValue;
     if (node.op === null) {
-      const result = effectOf(node.effect as NonNullable<Node['effect']>).run(
-        operands,
-        node.params,
-      );
-      if (step.outputs > 0) values[step.at] = result as RunValue;
+      const effect = effectOf(node.effect as NonNullable<Node['effect']>);
+      const result = effect.run(operands, node.params);
+      if (effect.outputs === 'many')
+        for (let i = 0; i < step.outputs; i++)
+          values[step.at + i] = (result as readonly Tensor[])[i] as Tensor;
+      else if (step.outputs > 0) values[step.at] = result as RunValue;
       return;
     }
     const params =
@@ -137,9 +138,8 @@ export class GraphModule {
 }
 
 function outputsOf(node: Node): number {
-  return node.kind === 'effect'
-    ? effectOf(node.effect as never).outputs
-    : Math.max(1, node.metas.length);
+  const outputs = node.kind === 'effect' ? effectOf(node.effect as never).outputs : 'many';
+  return outputs === 'many' ? Math.max(1, node.metas.length) : outputs;
 }
 
 /** Assigns an index to every value of a graph. */

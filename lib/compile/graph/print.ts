@@ -28,9 +28,13 @@ export function printValue(value: Value): string {
 
 function printParams(params: object): string {
   const shown = Object.entries(params).filter(
-    ([, v]) => ['number', 'boolean', 'string'].includes(typeof v) || Array.isArray(v),
+    ([, v]) => isPrimitive(v) || (Array.isArray(v) && v.every(isPrimitive)),
   );
   return shown.length
     ? `  { ${shown.map(([k, v]) => `${k}: ${Array.isArray(v) ? formatShape(v) : v}`).join(', ')} }`
     : '';
+}
+
+function isPrimitive(value: unknown): boolean {
+  return ['number', 'boolean', 'string'].includes(typeof value);
 }
