@@ -3,7 +3,7 @@ Writes PyTorch's results for the ops, modules and optimizers of Shardwise as saf
 
     python3 test/golden/make.py --out test/golden/fixtures
 
-Runs on the CPU only, in well under two minutes. A case that raises is reported on stderr and left out; the exit status is then 1.
+Runs on the CPU only, in a minute or two. A case that raises is reported on stderr and left out; the exit status is then 1.
 """
 
 import argparse
