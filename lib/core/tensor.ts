@@ -80,6 +80,11 @@ export class Tensor {
    * @internal the reason why autograd forbids in-place changes of this view; null if it does not
    */
   inPlaceForbidden: string | null = null;
+  /**
+   * @internal of a parameter that no module uses any more: why, and what to give optimizers in its
+   * place. Few tensors have the property
+   */
+  declare replacedBecause: string | undefined;
   /** @internal of a distributed tensor; `shape` and `strides` are those of the whole tensor */
   sharding: Sharding | null = null;
 

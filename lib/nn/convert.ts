@@ -106,7 +106,7 @@ function emptyTargetOf(target: DeviceName | Device | EmptyTarget): EmptyTarget {
   const named = typeof target === 'string' ? { device: target } : dtypeOrDevice(target);
   if (named !== null && 'device' in named) return named;
   if (typeof target !== 'object' || target === null || !('device' in target))
-    throw unexpected('toEmpty', 'target', 'a device, or an object with one', target);
+    throw unexpected('toEmpty', 'target', 'a device, or { device, recurse }', target);
   return optionsOf('toEmpty', target as EmptyTarget, 'device recurse');
 }
 

@@ -254,8 +254,10 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    * shapes, dtypes, placements and `requiresGrad`. Parameters stay the same objects, so shared ones
    * stay shared; gradients become null. A module on `meta` gets its memory so. Returns the module.
    *
+   * @param target - `{ device, recurse }`, or the device alone
    * @throws DeviceError if the device is malformed or not there
    * @see PyTorch `torch.nn.Module.to_empty`
+   * @example model.toEmpty({ device: 'cuda' });
    */
   toEmpty(target: DeviceName | Device | EmptyTarget): this {
     emptyModule(this, target);

@@ -108,18 +108,25 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
         );
       known.add(p);
     });
+    this.checkUsed(params);
     const own = Object.entries(group).filter(([, value]) => value !== undefined);
     const complete = { ...this.defaults, ...Object.fromEntries(own), params } as ParamGroup<H>;
     this.checkGroup(complete);
     this.paramGroups.push(complete);
   }
 
-  /** Updates the parameters. Calls `closure` first, with gradients on, and returns its value. */
+  /**
+   * Updates the parameters. Calls `closure` first, with gradients on, and returns its value.
+   *
+   * @throws ArgumentError for parameters that were replaced after the optimizer was made, such as by
+   * `FullyShardedDataParallel`
+   */
   step(): void;
   step<T>(closure: () => T): T;
   step<T>(closure?: () => T): T | undefined {
     if (closure !== undefined && typeof closure !== 'function')
       throw unexpected(`${this.constructor.name}.step`, 'closure', 'a function', closure);
+    for (const group of this.paramGroups) this.checkUsed(group.params);
     for (const hook of this.preHooks.values()) hook(this);
     const loss = closure === undefined ? undefined : enableGrad(closure);
     noGrad(() => {
@@ -136,6 +143,16 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     if (observer !== null) this.markState(observer);
     for (const hook of this.postHooks.values()) hook(this);
     return loss;
+  }
+
+  /** @throws ArgumentError for a parameter that no module uses any more: it gets no gradient */
+  private checkUsed(params: readonly Tensor[]): void {
+    for (const [i, { replacedBecause }] of params.entries())
+      if (replacedBecause !== undefined)
+        throw new ArgumentError(
+          `${this.constructor.name}: parameter ${i} trains nothing: ${replacedBecause}`,
+          { op: this.constructor.name, parameter: i },
+        );
   }
 
   private markState(observer: MemoryObserver): void {

@@ -9,6 +9,7 @@ import {
 import { type ProcessGroup, worldGroup } from '../../distributed/index.js';
 import { DTensor } from '../../dtensor/index.js';
 import { ArgumentError, isGradEnabled, nn, ShardingError, type Tensor } from '../../index.js';
+import { checkNesting, markAs } from '../common/nesting.js';
 import type { ReducedParameter } from './buckets.js';
 import type { CommHook } from './comm-hooks.js';
 import { Members } from './members.js';
@@ -78,7 +79,8 @@ function settingsOf(options: DistributedDataParallelOptions): Settings {
  * backward pass reduces, also a second one of a forward pass. Parameters may be frozen and unfrozen
  * between steps, on all ranks alike.
  *
- * @throws ArgumentError for options that are none, ShardingError for distributed parameters.
+ * @throws ArgumentError for options that are none, ShardingError for distributed parameters,
+ * and modules with `fullyShard` or another kind of data parallelism.
  * CollectiveError, when a value is read, if ranks have other parameters. A forward throws
  * AutogradError, with their names, if parameters were unused in the pass before, and ArgumentError
  * if one was replaced
@@ -104,10 +106,12 @@ export class DistributedDataParallel<
   constructor(module: nn.Module<Args, Result>, options: DistributedDataParallelOptions = {}) {
     super();
     if (!(module instanceof nn.Module)) throw unexpected(OP, 'module', 'an nn.Module', module);
+    checkNesting(OP, module);
     const settings = settingsOf(options);
     const { group, bucketCapMb, findUnusedParameters, staticGraph } = settings;
     const parameters = parametersOf(module);
     this.module = module;
+    markAs(OP, this);
     if (settings.initSync) broadcastModule(module, group);
     this.bufferSync = settings.broadcastBuffers ? new BufferSync(module, group) : null;
     this.members = new Members(module);

@@ -59,6 +59,13 @@ export function markFlattened(entries: ReadonlyMap<nn.Parameter, FlatEntry>): vo
   for (const [parameter, { slots }] of entries) flattened.set(parameter, slots);
 }
 
+/** Lets optimizers refuse a parameter that something stands for. */
+export function markReplaced(parameter: nn.Parameter, name: string, by: string): void {
+  parameter.replacedBecause =
+    `"${name}" was replaced by ${by}. Make the optimizer after new FullyShardedDataParallel(model), ` +
+    'of model.parameters().';
+}
+
 /**
  * The parameters of a module and those below that no handle has taken, each once.
  *

@@ -12,6 +12,7 @@ import {
   tensor,
   tree,
 } from '../../index.js';
+import { checkNesting, markAs } from '../common/nesting.js';
 import { clipGradients, type GradientPart } from './clip-gradients.js';
 import type { FlatParameter } from './flat-entries.js';
 import { setMember } from './flat-entries.js';
@@ -36,11 +37,13 @@ export interface SummonOptions {
  * while the module runs. Each wrapper has a flat parameter of what no wrapper below has taken, so
  * wrap the blocks of a model first, and then the model.
  *
- * Optimizers are made after wrapping: parameters are replaced, unless `useOrigParams` is true. A
- * state dict has whole tensors under the names of the wrapped module; all ranks save and load.
+ * Optimizers are made after wrapping: parameters are replaced, unless `useOrigParams` is true, and
+ * the step of an earlier optimizer throws. A state dict has whole tensors under the names of the wrapped module; all ranks save and load.
  *
  * @throws ArgumentError for options that do not fit, and parameters that cannot be flattened
- * together; DtypeError, DeviceError for parameters of several dtypes or devices
+ * together; DtypeError, DeviceError for parameters of several dtypes or devices; ShardingError for
+ * modules with `fullyShard` or `DistributedDataParallel`. CollectiveError, when a value is read, if
+ * ranks have other parameters
  * @see PyTorch `torch.distributed.fsdp.FullyShardedDataParallel`
  * @example
  * const model = new FullyShardedDataParallel(new Net());
@@ -62,6 +65,8 @@ export class FullyShardedDataParallel<
     super();
     checkModule(module);
     this.settings = settingsOf(options);
+    checkNesting(OP, module, new Set(this.settings.ignoredStates));
+    markAs(OP, this);
     wrapBelow(module, this.settings);
     this[WRAPPED] = module;
     this.unit = new FlatUnit(this, module, this.settings);

@@ -26,6 +26,7 @@ import {
   type FlatEntry,
   FlatParameter,
   markFlattened,
+  markReplaced,
 } from './flat-entries.js';
 import {
   alignedNumel,
@@ -133,6 +134,9 @@ export class FlatParamHandle {
       parameters.some(({ requiresGrad }) => requiresGrad),
     );
     this.flatParam._shardParamInfos = this._getShardMetadata(0, this.layout.numel - 1);
+    if (!useOrigParams)
+      for (const [parameter, { name }] of found)
+        markReplaced(parameter, name, 'a flat parameter, unless { useOrigParams: true } is passed');
     const originals = useOrigParams ? new OriginalParameters(this.flatParam, found) : null;
     this.tensors = new ModuleTensors(module, this.entries, this.layout, this.flatParam, originals);
     this.tensors.useViews(this.flatParam);

@@ -174,7 +174,15 @@ export class ModuleTensors implements ViewSource {
     this.hasParameters = true;
     this.isShardedInModules = false;
     delete (this.slot.module as unknown as Record<string, unknown>)[FLAT_PARAM];
-    this.put(views.map((view, i) => new nn.Parameter(view, this.trainable()[i] as boolean)));
+    this.put(views.map((view, i) => this.summoned(view, i)));
+  }
+
+  private summoned(view: Tensor, i: number): nn.Parameter {
+    const parameter = new nn.Parameter(view, this.trainable()[i] as boolean);
+    parameter.replacedBecause =
+      `"${this.fullName((this.entries[i] as FlatEntry).name)}" is there in summonFullParams only. ` +
+      'Make the optimizer outside of it.';
+    return parameter;
   }
 
   /** Gives modules back what is there between steps. */

@@ -5,7 +5,7 @@
 import { sameShape } from '../../core/shape.js';
 import { nn, noGrad, ShapeError, type Tensor } from '../../index.js';
 import { localOf } from '../fully-shard/sharded-parameter.js';
-import { type FlatEntry, type FlatParameter, markFlattened } from './flat-entries.js';
+import { type FlatEntry, type FlatParameter, markFlattened, markReplaced } from './flat-entries.js';
 import type { ShardParamInfo } from './layout.js';
 
 export class OriginalParameters {
@@ -115,5 +115,6 @@ function plainParameter(parameter: nn.Parameter, entry: FlatEntry): nn.Parameter
   if (entry.distributed === null) return parameter;
   const plain = new nn.Parameter(localOf(parameter).detach(), parameter.requiresGrad);
   markFlattened(new Map([[plain, entry]]));
+  markReplaced(parameter, entry.name, 'a plain parameter, because it was distributed');
   return plain;
 }

@@ -3,6 +3,7 @@ import { checkFlag, checkFunction, optionsOf, unexpected } from '../../core/opti
 import type { DeviceMesh } from '../../distributed/index.js';
 import type { Placement } from '../../dtensor/index.js';
 import { ArgumentError, nn, ShardingError } from '../../index.js';
+import { checkNesting, markAs } from '../common/nesting.js';
 import { addMethods, type FSDPModule } from './fsdp-module.js';
 import { FSDPState, stateOf } from './fsdp-state.js';
 import { FSDPParamGroup } from './param-group.js';
@@ -40,13 +41,16 @@ const OPTIONS = 'mesh reshardAfterForward mpPolicy offloadPolicy shardPlacementF
  * all-gather makes them whole, one reduce-scatter averages their gradients. So call it on the
  * blocks of a model first, and then on the model.
  *
- * Parameters stay the same objects, so an optimizer may be made before or after. Between forward
+ * Parameters stay the same objects, so an optimizer may be made before or after. Their `.grad`
+ * becomes null: a gradient from before is dropped, as in PyTorch. Between forward
  * and backward the modules hold distributed tensors, `Shard(0)`; ranks keep rows of their own
  * values, and nothing is broadcast. Dim 0 may be uneven, or smaller than the number of ranks.
  *
  * @returns the module, with the methods of {@link FSDPModule}
  * @throws ShardingError for a container without forward, a module that is sharded already, and
- * parameters that cannot be sharded; DtypeError for parameters of several dtypes; ArgumentError
+ * parameters that cannot be sharded, and modules with `FullyShardedDataParallel` or
+ * `DistributedDataParallel`; DtypeError for parameters of several dtypes; ArgumentError.
+ * CollectiveError, when a value is read, if ranks have other parameters
  * @see PyTorch `torch.distributed.fsdp.fully_shard`; Zhao et al., PyTorch FSDP, 2023
  * @example
  * for (const block of model.blocks) fullyShard(block, { mesh });
@@ -85,13 +89,15 @@ export function fullyShard<M extends nn.AnyModule>(
   );
   const reshards = reshardAfterForward === null ? null : reshardAfterForward !== false;
   new FSDPState(module, group, mpPolicy, reshards);
+  markAs(op, module);
   for (const { parameter } of parameters) grouped.add(parameter);
   return addMethods(module);
 }
 
 function checkModule(op: string, module: nn.AnyModule): void {
-  if (stateOf(module) !== null)
-    throw new ShardingError(`${op}: ${module.constructor.name} is sharded already`, { op });
+  checkNesting('fullyShard', module);
+  const state = stateOf(module);
+  if (state !== null) throw shardedAlready(op, module, state);
   if (
     module.forward === undefined ||
     module instanceof nn.ModuleList ||
@@ -102,6 +108,18 @@ function checkModule(op: string, module: nn.AnyModule): void {
         `${op} on the modules in it.`,
       { op },
     );
+}
+
+function shardedAlready(op: string, module: nn.AnyModule, { group }: FSDPState): ShardingError {
+  const { name } = module.constructor;
+  const paths = group.parameters.map(({ path }) => `"${path}"`);
+  const shown = paths.length > 3 ? [...paths.slice(0, 3), `… (${paths.length})`] : paths;
+  return new ShardingError(
+    `${op}: expected a module that is not sharded, got ` +
+      `${group.path === '' ? name : `"${group.path}" (${name})`}, which is sharded already, with ` +
+      `${shown.length === 0 ? 'no parameters' : shown.join(', ')}. Call ${op} once on each module.`,
+    { op, module: group.path },
+  );
 }
 
 /** Parameters of all groups. */

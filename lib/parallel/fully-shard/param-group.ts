@@ -247,7 +247,11 @@ export class FSDPParamGroup implements GroupOfOps {
     if (memory === null) return;
     for (const [i, whole] of memory.wholeParameters().entries()) {
       const each = parameters[i] as ShardedParameter;
-      each.set(new nn.Parameter(whole, each.parameter.requiresGrad));
+      const parameter = new nn.Parameter(whole, each.parameter.requiresGrad);
+      parameter.replacedBecause =
+        `"${each.path}" is whole only until reshard(). Make the optimizer outside of unshard() and ` +
+        'reshard().';
+      each.set(parameter);
     }
   }
 

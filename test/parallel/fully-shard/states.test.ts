@@ -235,7 +235,18 @@ describe('fullyShard refuses', () => {
       () => fullyShard(new nn.ModuleList([new nn.Linear(2, 2)])),
       /expected a module with forward, got the container ModuleList/,
     ],
-    'a module twice': [() => fullyShard(fullyShard(new nn.Linear(2, 2))), /is sharded already/],
+    'a module twice': [
+      () => fullyShard(fullyShard(new nn.Linear(2, 2))),
+      /got Linear, which is sharded already, with "weight", "bias"\. Call fullyShard once on each/,
+    ],
+    'a module of a model twice, by its path': [
+      () => {
+        const model = sharded(newModel());
+        noGrad(() => model(batchOf(0)));
+        fullyShard(model.first);
+      },
+      /got "first" \(Net\), which is sharded already, with "first\.up\.weight", .*… \(6\)\./,
+    ],
     'parameters without dims': [
       () => {
         const linear = new nn.Linear(2, 2);
