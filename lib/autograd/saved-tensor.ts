@@ -80,6 +80,7 @@ export class SavedTensor {
    */
   private readonly storage: Storage | null;
   private readonly hooks: SavedTensorsHooks | null = null;
+  private readonly ownsMemory: boolean = true;
   private packed: unknown = null;
   /** The packed leaf, which gets the gradient of the unpacked tensor. */
   private leaf: Tensor | null = null;
@@ -95,9 +96,11 @@ export class SavedTensor {
     this.node = maker === null ? t.gradFn : null;
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
-    // Backward never walks the history of a capture, so a saved tensor there owns no memory.
-    if (layers.backend.capture !== null) {
-      this.tensor = null;
+    // There is no memory in a capture that a saved tensor could own.
+    const { capture } = layers.backend;
+    if (capture !== null) {
+      this.tensor = capture.keepsSaved ? t : null;
+      this.ownsMemory = false;
       return;
     }
     if (hooks !== null && t.storage !== null) {
@@ -129,7 +132,7 @@ export class SavedTensor {
     }
     const t = this.tensor as Tensor;
     if (t.storage === null) return t;
-    if (t._version !== this.version) throw overwritten(op, role, t, this.version);
+    if (t.currentVersion !== this.version) throw overwritten(op, role, t, this.version);
     if (this.storage !== null && this.storage !== t.storage && !t.disposed)
       throw swappedAway(op, role, t);
     const node = this.isOutput ? maker : this.node;
@@ -141,12 +144,13 @@ export class SavedTensor {
   take(): Tensor | null {
     const { tensor: t, storage } = this;
     if (
+      !this.ownsMemory ||
       t === null ||
       storage === null ||
       t.disposed ||
       t.storage !== storage ||
       storage.owner !== null ||
-      t._version !== this.version
+      t.currentVersion !== this.version
     )
       return null;
     return storage.retains === 1 && storage.refs <= 2 ? t : null;
@@ -160,6 +164,10 @@ export class SavedTensor {
   }
 
   release(): void {
+    if (!this.ownsMemory) {
+      this.tensor = null;
+      return;
+    }
     const held = this.tensor === null ? null : (this.storage ?? this.tensor.storage);
     if (held !== null) held.saves--;
     if (this.storage === null) this.tensor?.release();
@@ -199,8 +207,8 @@ function overwritten(op: string, role: string, t: Tensor, version: number): InPl
   return new InPlaceError(
     `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but it was ` +
       `changed in place after it was saved: it was at version ${version}, ` +
-      `now ${t._version}. Use the out-of-place op, or clone() it before the change.`,
-    { op, role, saved: version, now: t._version },
+      `now ${t.currentVersion}. Use the out-of-place op, or clone() it before the change.`,
+    { op, role, saved: version, now: t.currentVersion },
   );
 }
 

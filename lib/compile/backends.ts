@@ -1,6 +1,7 @@
 /** Compiler backends: what turns a captured graph into a function. */
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
+import { aotAutograd } from './aot/aot-autograd.js';
 import type { GraphModule } from './graph/graph-module.js';
 
 /** A function compiled from a graph. It takes one tensor for each placeholder. */
@@ -12,11 +13,15 @@ export type CompileBackend = (
   exampleInputs: readonly Tensor[],
 ) => CompiledGraph;
 
-/** Names of the library's backends: `'eager'` runs the captured graph op by op. */
-export type BackendName = 'eager';
+/**
+ * Names of the library's backends: `'eager'` runs the captured graph op by op through autograd;
+ * `'aot_eager'` traces its backward, too, and runs both graphs op by op.
+ */
+export type BackendName = 'eager' | 'aot_eager';
 
 const backends = new Map<string, CompileBackend>([
   ['eager', (module) => module.forward.bind(module)],
+  ['aot_eager', aotAutograd()],
 ]);
 
 /**

@@ -2,6 +2,13 @@
 import '../runtime.js';
 
 export {
+  type AotAutogradOptions,
+  aotAutograd,
+  type LoweredCompiler,
+  type PartitionFunction,
+} from './aot/aot-autograd.js';
+export type { LoweredFunction } from './aot/compiled-function.js';
+export {
   type CompilableModule,
   type CompileBackend,
   type CompiledGraph,
@@ -21,7 +28,7 @@ export type {
 } from './fake-memory.js';
 export { FakeTensorMode } from './fake-tensor-mode.js';
 export { copyGraph, type GraphCopy } from './graph/copy.js';
-export type { EffectName } from './graph/effects.js';
+export type { EffectName, RunValue } from './graph/effects.js';
 export { eliminateDeadCode, mergeEqualCalls } from './graph/eliminate.js';
 export { Graph } from './graph/graph.js';
 export { GraphModule } from './graph/graph-module.js';
@@ -34,3 +41,5 @@ export {
   type Value,
   type ValueMeta,
 } from './graph/node.js';
+export { defaultPartition } from './partition/default.js';
+export type { JointGraph, Partition } from './partition/joint-graph.js';

@@ -5,7 +5,7 @@ import { type BackendName, backendOf, type CompileBackend } from './backends.js'
 
 /** Options of `compile`. */
 export interface CompileOptions {
-  /** `'eager'`, which runs the captured graph op by op, or a function. */
+  /** A name of a backend of the library, or a function; `'eager'` by default. */
   backend?: BackendName | CompileBackend;
   /**
    * True: an effect that a graph cannot repeat is an error. False: the function then runs

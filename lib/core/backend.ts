@@ -57,6 +57,8 @@ export type HookPlace =
 
 /** What a capture observes beside ops, so that `compile` can guard on it or refuse it. @internal */
 export interface CaptureHooks {
+  /** Whether backward walks the history of the capture, so that it needs saved tensors. */
+  readonly keepsSaved: boolean;
   /**
    * Called before an event that no graph can repeat, such as a hook, a seed or a backward pass.
    * Throws.

@@ -38,6 +38,10 @@ export interface Sharding {
   whole(t: Tensor): Tensor;
   /** A gradient of the tensor, redistributed to the placements of the tensor. */
   fit(gradient: Tensor): Tensor;
+  /** A distributed tensor of the same spec over another local shard. */
+  withLocal(local: Tensor): Tensor;
+  /** A gradient of the tensor, in the placements that {@link fit} gives, over a local shard. */
+  gradient(local: Tensor): Tensor;
 }
 
 /** The local shard of a tensor; a plain tensor is its own local shard. @internal */

@@ -247,6 +247,14 @@ class DTensorShard extends LocalShard {
     return toLocalTensor(toSpec(t, replicateSpec(this.spec)), null);
   }
 
+  withLocal(local: Tensor): Tensor {
+    return createDTensor(local, this.spec);
+  }
+
+  gradient(local: Tensor): Tensor {
+    return createDTensor(local, gradientSpec(this.spec));
+  }
+
   fit(gradient: Tensor): Tensor {
     const { spec } = this;
     const given = requireLocalShard('backward', gradient).spec;

@@ -34,6 +34,17 @@ export function isCompiling(): boolean {
   return current !== null;
 }
 
+/** Runs `fn` as a capture of the recorder. */
+export function capturing<T>(recorder: Recorder, fn: () => T): T {
+  const before = current;
+  current = recorder;
+  try {
+    return withModesRestored(recorder, fn);
+  } finally {
+    current = before;
+  }
+}
+
 /** Inside a capture, ends it: see {@link Recorder.unsupported}. */
 export function refuse(what: string): void {
   current?.unsupported(what);
@@ -53,30 +64,24 @@ export function capture(
   // A copy, because the function may change its arguments and runs again if it cannot be captured.
   const given = mapTensors((t) => t, args) as unknown[];
   const state = listOf((walk) => walk.value(given), false);
-  const before = current;
-  current = recorder;
-  try {
-    const captured = withModesRestored(recorder, () =>
-      recordingAt('front', recorder, () => {
-        inputs.forEach((t, i) => {
-          recorder.placeholder(t, i);
-        });
-        const result = fn(...given);
-        if (!sameList(state, (walk) => walk.value(given), false))
-          recorder.unsupported('an argument that is not a tensor was changed');
-        return finished(result, recorder);
-      }),
-    );
-    const changed = guards.changed();
-    if (changed === undefined) return captured;
-    throw new CompileError(
-      `compile: the function changes ${changed} when it runs. A graph cannot repeat that: ` +
-        'keep such state in a tensor, or leave out fullgraph to run the function uncompiled.',
-      { changed },
-    );
-  } finally {
-    current = before;
-  }
+  const captured = capturing(recorder, () =>
+    recordingAt('front', recorder, () => {
+      inputs.forEach((t, i) => {
+        recorder.placeholder(t, i);
+      });
+      const result = fn(...given);
+      if (!sameList(state, (walk) => walk.value(given), false))
+        recorder.unsupported('an argument that is not a tensor was changed');
+      return finished(result, recorder);
+    }),
+  );
+  const changed = guards.changed();
+  if (changed === undefined) return captured;
+  throw new CompileError(
+    `compile: the function changes ${changed} when it runs. A graph cannot repeat that: ` +
+      'keep such state in a tensor, or leave out fullgraph to run the function uncompiled.',
+    { changed },
+  );
 }
 
 function finished(result: unknown, recorder: Recorder): Capture {

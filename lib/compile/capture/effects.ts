@@ -63,6 +63,7 @@ export function recordedEffects(recorder: Recorder, outer: StorageEffects): Stor
 /** What the library tells a capture. */
 export function recordedState(recorder: Recorder): CaptureHooks {
   return {
+    keepsSaved: recorder.belowAutograd,
     unsupported: (what) => recorder.unsupported(what),
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),

@@ -3,6 +3,7 @@
  * program are borrowed when an op first meets them. What a graph cannot repeat ends the capture.
  */
 import { type GradMode, gradMode } from '../../autograd/grad-mode.js';
+import { Node as TapeNode } from '../../autograd/node.js';
 import { callSite } from '../../core/call-site.js';
 import { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
@@ -13,6 +14,7 @@ import type { Tensor } from '../../core/tensor.js';
 import { detachOp } from '../../ops/view.js';
 import type { EffectName } from '../graph/effects.js';
 import { Graph } from '../graph/graph.js';
+import { replayed } from '../graph/graph-module.js';
 import { metaOf, type Node, type NodeFields, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { Borrowed } from './borrowed.js';
@@ -22,6 +24,15 @@ const MADE_IN_CAPTURE =
   'it was made while compile captured a function, and stands for values that only a run ' +
   'computes. Return it from the function instead of storing it elsewhere';
 
+/** The history of an input that is not a leaf. */
+class InputNode extends TapeNode {
+  readonly name = 'Input';
+
+  apply(): never {
+    throw new CompileError('backward ran through the input of a capture');
+  }
+}
+
 export class Recorder {
   readonly graph = new Graph();
   /** The first effect that could not be recorded. It fails the capture even if `fn` catches it. */
@@ -29,6 +40,8 @@ export class Recorder {
   /** The call that threw an error, which a run would not repeat. */
   failedCall: string | null = null;
   readonly guards: GuardCollector;
+  /** The tags of the nodes that are recorded next. */
+  tags: ReadonlySet<string> = new Set();
   private unrecordedCalls = 0;
   private readonly borrowed = new Borrowed();
   private readonly outerMode: GradMode = gradMode();
@@ -53,14 +66,28 @@ export class Recorder {
   }
 
   /** Borrows an input. One that is given twice has the value of its first place. */
-  placeholder(t: Tensor, position: number): Node {
+  placeholder(t: Tensor, position: number, name = 'arg'): Node {
     const first = !this.inputs.has(t);
     if (first) this.inputs.set(t, position);
-    const node = this.graph.add({ kind: 'placeholder', name: 'arg', metas: [metaOf(t)] });
+    const node = this.graph.add({ kind: 'placeholder', name, metas: [metaOf(t)] });
     if (!first) return node;
     this.borrowed.borrow(t);
     this.define(t, { node, output: 0 });
     return node;
+  }
+
+  /**
+   * Borrows a tensor and makes it a leaf, so that backward ends at it. Its gradient is asked for by
+   * its edge.
+   */
+  borrowAsLeaf(t: Tensor): void {
+    const { requiresGrad, isLeaf } = t;
+    this.borrowed.borrow(t);
+    t.base = null;
+    t.node = isLeaf ? null : new InputNode(1, []);
+    t.outputNr = 0;
+    t.gradAccumulator = null;
+    t.leafRequiresGrad = isLeaf && requiresGrad;
   }
 
   /** Adds a call whose results are known, and defines them. */
@@ -339,11 +366,12 @@ export class Recorder {
     return node;
   }
 
-  private context(): Pick<NodeFields, 'mode' | 'origin'> {
+  private context(): Pick<NodeFields, 'mode' | 'origin' | 'tags'> {
     const mode = gradMode();
     return {
-      mode: mode === this.outerMode ? null : mode,
-      origin: { site: callSite(), path: this.paths.ofCurrentModule() },
+      tags: this.tags,
+      mode: this.belowAutograd || mode === this.outerMode ? null : mode,
+      origin: replayed.origin ?? { site: callSite(), path: this.paths.ofCurrentModule() },
     };
   }
 

@@ -4,6 +4,7 @@ import { Node, type Value } from './node.js';
 
 /** A copy of a graph. Its nodes have the numbers and names of the copied ones. */
 export interface GraphCopy {
+  /** The copy. */
   readonly graph: Graph;
   /** The copy of each node. */
   readonly nodeMap: ReadonlyMap<Node, Node>;

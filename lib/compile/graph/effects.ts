@@ -10,7 +10,7 @@ import type { DrawParams, DrawSource } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
 
-/** A value while a graph runs: a tensor, a version, or the random state of a draw. @internal */
+/** A value while a graph runs: a tensor, a version, or the random state of a draw. */
 export type RunValue = Tensor | number | DrawParams | null;
 
 interface EffectDefinition<P = object> {
@@ -92,7 +92,7 @@ export const effects = {
   /** Applies an `autograd.Function`, or another function that records nodes of the tape. */
   applyFunction: define<FunctionParams>({ outputs: 'many', run: applyFunction }),
   /** The `.grad` of a tensor, which is not null: guards compare that. */
-  readGrad: define({ outputs: 1, pure: true, run: ([t]) => (t as Tensor).gradTensor }),
+  readGrad: define({ outputs: 1, pure: true, run: ([t]) => (t as Tensor).grad }),
 } as const satisfies Record<string, EffectDefinition<never>>;
 
 /** The name of an effect in a graph. */

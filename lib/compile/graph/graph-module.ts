@@ -2,12 +2,13 @@
 import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
 import { belowEntry, type Layer } from '../../core/dispatch.js';
 import { CompileError } from '../../core/errors.js';
+import { layers } from '../../core/hooks.js';
 import type { DrawParams } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import { effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
 import { lint } from './lint.js';
-import type { Node, Value } from './node.js';
+import type { Node, NodeOrigin, Value } from './node.js';
 
 /**
  * A node with the indices of its values. Plain numbers and constants have their values from the
@@ -24,6 +25,9 @@ interface Step {
   readonly at: number;
   readonly outputs: number;
 }
+
+/** The origin of the node that runs while another capture records the run; null outside. */
+export const replayed: { origin: NodeOrigin | null } = { origin: null };
 
 /**
  * A graph that can be called. Edits take effect at {@link GraphModule.recompile}.
@@ -76,10 +80,11 @@ export class GraphModule {
   }
 
   /**
-   * Runs the graph on real tensors, one for each placeholder, and records autograd as usual. The
+   * Runs the graph on real values, one for each placeholder. Autograd records it as usual, unless
+   * the graph is one of local ops. The
    * conversions of autocast are calls of the graph, so an autocast region around adds none.
    */
-  forward(...inputs: readonly Tensor[]): Tensor[] {
+  forward(...inputs: readonly RunValue[]): Tensor[] {
     return this.run(inputs) as Tensor[];
   }
 
@@ -95,6 +100,7 @@ export class GraphModule {
       values[this.placeholders[i] as number] = inputs[i] as RunValue;
     const outer = gradMode();
     let mode = outer;
+    const captures = layers.backend.capture !== null;
     try {
       for (let i = 0; i < this.steps.length; i++) {
         const step = this.steps[i] as Step;
@@ -103,9 +109,11 @@ export class GraphModule {
           setGradMode(wanted);
           mode = wanted;
         }
+        if (captures) replayed.origin = step.node.origin;
         this.runStep(step, values);
       }
     } finally {
+      replayed.origin = null;
       setGradMode(outer);
     }
     return this.results.map((at) => values[at] as RunValue);

@@ -15,9 +15,13 @@ export type Value = { node: Node; output: number } | { number: Tensor };
 
 /** What is known of a tensor in a graph without running it. */
 export interface ValueMeta {
+  /** Sizes of the dims. */
   readonly shape: Shape;
+  /** Element type. */
   readonly dtype: DType;
+  /** Strides in elements. */
   readonly strides: Shape;
+  /** The device of the values. */
   readonly device: Device;
   /** The placements and the mesh of a distributed tensor as text; null for a plain one. */
   readonly placements: string | null;
@@ -35,18 +39,31 @@ export interface NodeOrigin {
 
 /** The fields of a new node; the others have defaults. */
 export interface NodeFields {
+  /** See {@link Node.kind}. */
   kind: NodeKind;
+  /** See {@link Node.name}. */
   name: string;
+  /** See {@link Node.op}. */
   op?: AnyOp | null;
+  /** See {@link Node.effect}. */
   effect?: EffectName | null;
+  /** See {@link Node.inputs}. */
   inputs?: readonly Value[];
+  /** See {@link Node.params}. */
   params?: object;
+  /** See {@link Node.metas}. */
   metas?: readonly ValueMeta[];
+  /** See {@link Node.into}. */
   into?: Value | null;
+  /** See {@link Node.tensor}. */
   tensor?: Tensor | null;
+  /** See {@link Node.mode}. */
   mode?: GradMode | null;
+  /** See {@link Node.draw}. */
   draw?: Node | null;
+  /** See {@link Node.origin}. */
   origin?: NodeOrigin;
+  /** See {@link Node.tags}. */
   tags?: ReadonlySet<string>;
 }
 

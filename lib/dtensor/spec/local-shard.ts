@@ -39,6 +39,8 @@ export abstract class LocalShard implements Sharding {
   abstract reduced(t: Tensor): Tensor;
   abstract whole(t: Tensor): Tensor;
   abstract fit(gradient: Tensor): Tensor;
+  abstract withLocal(local: Tensor): Tensor;
+  abstract gradient(local: Tensor): Tensor;
 }
 
 /** Null for a tensor that is not distributed. @internal */

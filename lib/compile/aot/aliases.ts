@@ -1,0 +1,48 @@
+/** Results that are views of inputs: they are made again from the real inputs, with their history. */
+import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
+import { belowEntry } from '../../core/dispatch.js';
+import type { Tensor } from '../../core/tensor.js';
+import type { Graph } from '../graph/graph.js';
+import type { Node, Value } from '../graph/node.js';
+import { isView } from '../graph/traits.js';
+
+/** A chain of views that begins at an input. @internal */
+export interface ViewOfPrimal {
+  /** The index among the inputs and constants of the front graph. */
+  readonly index: number;
+  /** The views, in order. */
+  readonly steps: readonly Node[];
+}
+
+/** The views that lead from an input to a result of a front graph; null if there are others. */
+export function viewOfPrimal(graph: Graph, output: number): ViewOfPrimal | null {
+  const steps: Node[] = [];
+  let value = graph.outputs[output] as Value;
+  while ('node' in value && isView(value.node)) {
+    steps.unshift(value.node);
+    value = value.node.inputs[0] as Value;
+  }
+  if (!('node' in value)) return null;
+  const index = primalNodes(graph).indexOf(value.node);
+  return index < 0 ? null : { index, steps };
+}
+
+/** The inputs of a front graph, then its constants. */
+export function primalNodes(graph: Graph): Node[] {
+  return [...graph.placeholders, ...graph.nodes.filter((n) => n.kind === 'constant')];
+}
+
+/** Makes the view of a real input. */
+export function replayViews(t: Tensor, steps: readonly Node[]): Tensor {
+  const outer = gradMode();
+  let view = t;
+  try {
+    for (const { op, params, mode } of steps) {
+      setGradMode(mode ?? outer);
+      view = belowEntry(op as NonNullable<Node['op']>, [view], params, null)[0] as Tensor;
+    }
+  } finally {
+    setGradMode(outer);
+  }
+  return view;
+}

@@ -1,0 +1,124 @@
+/**
+ * `aotAutograd`: makes a backend of `compile` from compilers of lowered graphs. It traces forward
+ * and backward together, partitions the joint graph, and gives each part to its compiler.
+ */
+import { CompileError, ShardwiseError } from '../../core/errors.js';
+import { layers } from '../../core/hooks.js';
+import { checkFunction, optionsOf } from '../../core/options.js';
+import { heldOf } from '../../core/sharding.js';
+import type { Tensor } from '../../core/tensor.js';
+import { fakeTensor } from '../../eager/fake-backend.js';
+import type { CompileBackend, CompiledGraph } from '../backends.js';
+import type { RunValue } from '../graph/effects.js';
+import type { Graph } from '../graph/graph.js';
+import { GraphModule } from '../graph/graph-module.js';
+import { defaultPartition } from '../partition/default.js';
+import type { JointGraph, Partition } from '../partition/joint-graph.js';
+import { type LoweredFunction, runCompiled } from './compiled-function.js';
+import { type JointTrace, traceJoint } from './joint.js';
+
+/** Compiles a lowered graph: the graph of local ops, and values like those it will get. */
+export type LoweredCompiler = (
+  module: GraphModule,
+  exampleInputs: readonly RunValue[],
+) => LoweredFunction;
+
+/** Splits a joint graph into forward and backward. */
+export type PartitionFunction = (joint: JointGraph) => Partition;
+
+/** Options of {@link aotAutograd}. */
+export interface AotAutogradOptions {
+  /** Compiles the forward graph. By default it runs op by op. */
+  fwCompiler?: LoweredCompiler;
+  /** Compiles the backward graph; `fwCompiler` by default. */
+  bwCompiler?: LoweredCompiler;
+  /** Splits the joint graph; `defaultPartition` by default. */
+  partitionFn?: PartitionFunction;
+}
+
+/** Runs a lowered graph op by op. */
+const runOpByOp: LoweredCompiler =
+  (module) =>
+  (...inputs) =>
+    module.run(inputs);
+
+/**
+ * A backend from compilers of lowered graphs. What the program calls becomes two graphs, forward
+ * and backward, of ops on local tensors, collectives, and the ops of gradients; the result of the
+ * forward compiler becomes one node of autograd.
+ *
+ * @throws ArgumentError for options that are no functions
+ * @see PyTorch `torch._dynamo.backends.common.aot_autograd`
+ */
+export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
+  const {
+    fwCompiler = runOpByOp,
+    bwCompiler = fwCompiler,
+    partitionFn = defaultPartition,
+  } = optionsOf('aotAutograd', options, 'fwCompiler bwCompiler partitionFn');
+  for (const [name, value] of Object.entries({ fwCompiler, bwCompiler, partitionFn }))
+    checkFunction('aotAutograd', name, value);
+  return (module, exampleInputs) => {
+    const constants = module.graph.nodes.flatMap((n) => n.tensor ?? []);
+    const primals = [...exampleInputs, ...constants];
+    const trace = tracedOrNull(module, primals);
+    if (trace === null) return module.forward.bind(module);
+    return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
+  };
+}
+
+/** Null for a graph that the lowered level cannot express: its front graph runs as it is. */
+function tracedOrNull(module: GraphModule, primals: readonly Tensor[]): JointTrace | null {
+  try {
+    return traceJoint(module, primals);
+  } catch (error) {
+    if (error instanceof ShardwiseError) return null;
+    throw error;
+  }
+}
+
+function compileTrace(
+  trace: JointTrace,
+  primals: readonly Tensor[],
+  constants: readonly Tensor[],
+  { fwCompiler, bwCompiler, partitionFn }: Required<AotAutogradOptions>,
+): CompiledGraph {
+  const { joint } = trace;
+  const hasBackward = trace.roots.length > 0;
+  const { forward, backward, saved } = hasBackward
+    ? partitionFn(joint)
+    : { forward: joint.graph, backward: null, saved: [] };
+  const locals = trace.locals.map((i) => heldOf(primals[i] as Tensor));
+  const fns = {
+    trace,
+    forward: compiled('fwCompiler', fwCompiler, forward, locals),
+    backward:
+      backward === null ? null : compiled('bwCompiler', bwCompiler, backward, examplesOf(backward)),
+    savedPrimals: saved.map((value) => {
+      const at = 'node' in value ? joint.primals.indexOf(value.node) : -1;
+      return at < 0 ? -1 : (trace.locals[at] as number);
+    }),
+  };
+  return (...inputs) => runCompiled(fns, [...inputs, ...constants]);
+}
+
+/** Where calls of a lowered graph enter: they are counted in versions, and not recorded. */
+const belowHistory: typeof layers.autograd = (...call) => layers.autograd(...call);
+
+function compiled(
+  name: string,
+  compiler: LoweredCompiler,
+  graph: Graph,
+  examples: readonly RunValue[],
+): LoweredFunction {
+  const run = compiler(new GraphModule(graph, belowHistory), examples);
+  if (typeof run !== 'function')
+    throw new CompileError(`aotAutograd: expected ${name} to return a function, got ${typeof run}`);
+  return run;
+}
+
+function examplesOf(graph: Graph): RunValue[] {
+  return graph.placeholders.map(({ metas: [meta] }) =>
+    meta === undefined ? null : fakeTensor(meta),
+  );
+}

@@ -1,0 +1,161 @@
+/**
+ * A lowered function at run time: runs the forward graph on local tensors, puts the results
+ * together, and records one node of the tape whose backward runs the backward graph.
+ */
+import { edgeOf } from '../../autograd/accumulate-grad.js';
+import { isGradEnabled, noGrad } from '../../autograd/grad-mode.js';
+import { copyInLayoutOf, hasLayoutOf } from '../../autograd/gradient-layout.js';
+import { alreadyReleased, changeHistory, type Gradients, Node } from '../../autograd/node.js';
+import { SavedTensor } from '../../autograd/saved-tensor.js';
+import { AutogradError } from '../../core/errors.js';
+import { scope } from '../../core/scope.js';
+import { heldOf } from '../../core/sharding.js';
+import { Tensor } from '../../core/tensor.js';
+import { zeros } from '../../ops/factories.js';
+import type { RunValue } from '../graph/effects.js';
+import { replayViews } from './aliases.js';
+import type { JointTrace, OutputSource, PrimalGradient, Root } from './joint.js';
+
+/** Runs a lowered graph. Inputs and results are local tensors, and random states of draws. */
+export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunValue[];
+
+/** What a compiled function runs. @internal */
+export interface LoweredFunctions {
+  readonly trace: JointTrace;
+  readonly forward: LoweredFunction;
+  /** Null if nothing has a gradient. */
+  readonly backward: LoweredFunction | null;
+  /** For each saved value, the primal that it is; -1 for others. */
+  readonly savedPrimals: readonly number[];
+}
+
+const OUTPUT_SHARES_MEMORY =
+  'it is a result of a compiled function that shares memory with another result; clone() it first';
+
+/** Runs the function on all primals: the inputs of the front graph and its constants. */
+export function runCompiled(fns: LoweredFunctions, primals: readonly Tensor[]): Tensor[] {
+  const { trace, forward, backward } = fns;
+  const locals = trace.locals.map((i) => heldOf(primals[i] as Tensor));
+  const values = noGrad(() => scope(() => forward(...locals)));
+  const results = new Map<OutputSource, Tensor>();
+  for (const source of trace.outputs)
+    if (!results.has(source)) results.set(source, resultOf(source, values, primals));
+  if (backward !== null) recordNode(fns, primals, values, results);
+  // Views are made when their input has its new history.
+  return trace.outputs.map((source) =>
+    source.kind === 'view'
+      ? replayViews(primals[source.view.index] as Tensor, source.view.steps)
+      : (results.get(source) as Tensor),
+  );
+}
+
+function resultOf(
+  source: OutputSource,
+  values: readonly RunValue[],
+  primals: readonly Tensor[],
+): Tensor {
+  if (source.kind === 'primal') return primals[source.index] as Tensor;
+  if (source.kind === 'view') return primals[source.view.index] as Tensor;
+  const local = values[source.at] as Tensor;
+  local.base = null;
+  const result = source.sharding === null ? local : source.sharding.withLocal(local);
+  if (source.shared) result.inPlaceForbidden = OUTPUT_SHARES_MEMORY;
+  return result;
+}
+
+function recordNode(
+  fns: LoweredFunctions,
+  primals: readonly Tensor[],
+  values: readonly RunValue[],
+  results: ReadonlyMap<OutputSource, Tensor>,
+): void {
+  const { roots, joint } = fns.trace;
+  const node = new CompiledNode(fns, primals);
+  roots.forEach(({ source }, i) => {
+    const result =
+      source.kind === 'primal'
+        ? (primals[source.index] as Tensor)
+        : (results.get(source) as Tensor);
+    if (source.kind === 'primal') {
+      changeHistory(result, node, i);
+      result.leafRequiresGrad = false;
+    } else {
+      result.node = node;
+      result.outputNr = i;
+    }
+  });
+  const returned = new Set([...results.values()].map(heldOf));
+  node.save(values.slice(joint.forwardOutputs), primals, returned);
+}
+
+/** The node of a compiled function on the tape. */
+class CompiledNode extends Node {
+  readonly name = 'CompiledFunction';
+  private readonly fns: LoweredFunctions;
+  private saved: readonly (SavedTensor | RunValue)[] = [];
+  private released = false;
+
+  constructor(fns: LoweredFunctions, primals: readonly Tensor[]) {
+    super(
+      fns.trace.roots.length,
+      fns.trace.gradients.map(({ primal }) => edgeOf(primals[primal] as Tensor)),
+    );
+    this.fns = fns;
+  }
+
+  /** Inputs are saved by reference, as by eager ops; other values as results of this node. */
+  save(
+    values: readonly RunValue[],
+    primals: readonly Tensor[],
+    returned: ReadonlySet<Tensor>,
+  ): void {
+    this.saved = values.map((value, i) => {
+      if (!(value instanceof Tensor)) return value;
+      const primal = this.fns.savedPrimals[i] as number;
+      if (primal >= 0) return new SavedTensor(primals[primal] as Tensor, null);
+      return new SavedTensor(value, returned.has(value) ? this : null, false);
+    });
+  }
+
+  apply(grads: Gradients): Gradients {
+    if (this.released) throw alreadyReleased(this.name);
+    if (isGradEnabled())
+      throw new AutogradError(
+        'backward: expected createGraph to be false, because a compiled function has no second ' +
+          "derivative. Use backend 'eager', or leave this function uncompiled.",
+        { op: this.name },
+      );
+    const { trace, backward } = this.fns;
+    const saved = this.saved.map((value, i) =>
+      value instanceof SavedTensor
+        ? heldOf(value.unpack(this.name, `saved value ${i}`, this, false))
+        : value,
+    );
+    const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
+    const values = (backward as LoweredFunction)(...saved, ...tangents);
+    return trace.gradients.map((gradient) => gradientOf(gradient, values));
+  }
+
+  override release(): void {
+    this.released = true;
+    for (const value of this.saved) if (value instanceof SavedTensor) value.release();
+    this.saved = [];
+  }
+}
+
+/** The local tangent as the backward graph expects it. */
+function tangentOf({ like, sharding }: Root, grad: Tensor | null): Tensor {
+  if (grad === null) return zerosLike(like);
+  const local = sharding === null ? grad : heldOf(sharding.fit(grad));
+  return hasLayoutOf(like, local) ? local : copyInLayoutOf(like, local);
+}
+
+function zerosLike(like: Tensor): Tensor {
+  return copyInLayoutOf(like, zeros(like.shape, { dtype: like.dtype, device: like.device }));
+}
+
+function gradientOf({ at, sharding }: PrimalGradient, values: readonly RunValue[]): Tensor | null {
+  if (at < 0) return null;
+  const local = values[at] as Tensor;
+  return sharding === null ? local : sharding.withLocal(local);
+}

@@ -1,0 +1,231 @@
+/**
+ * The joint graph: forward and backward of a front graph, on local tensors. The graph runs once on
+ * borrowed tensors, and so does the engine from its results to its inputs; what reaches the backend
+ * is recorded.
+ *
+ * @see PyTorch `torch._functorch.aot_autograd`
+ */
+import { edgeOf } from '../../autograd/accumulate-grad.js';
+import { runBackward } from '../../autograd/engine.js';
+import { isGradEnabled } from '../../autograd/grad-mode.js';
+import type { Edge } from '../../autograd/node.js';
+import { isNonOverlappingAndDense } from '../../core/shape.js';
+import { heldOf, type Sharding } from '../../core/sharding.js';
+import type { GradFn, Tensor } from '../../core/tensor.js';
+import { fakeTensor } from '../../eager/fake-backend.js';
+import { capturing } from '../capture/capture.js';
+import { recordingAt } from '../capture/levels.js';
+import { Recorder } from '../capture/recorder.js';
+import type { GraphModule } from '../graph/graph-module.js';
+import type { Node } from '../graph/node.js';
+import { GuardCollector } from '../guards/guard-collector.js';
+import { BACKWARD, type JointGraph } from '../partition/joint-graph.js';
+import { type ViewOfPrimal, viewOfPrimal } from './aliases.js';
+
+/** Where a result of the front graph comes from when the lowered graph has run. @internal */
+export type OutputSource =
+  | { readonly kind: 'primal'; readonly index: number }
+  | { readonly kind: 'view'; readonly view: ViewOfPrimal }
+  | {
+      readonly kind: 'result';
+      /** Which result of the forward graph. */
+      readonly at: number;
+      /** The sharding of a distributed result; its local shard is without memory. */
+      readonly sharding: Sharding | null;
+      /** Whether another result shares its memory. */
+      readonly shared: boolean;
+    };
+
+/** A differentiable result: the gradient that it gets is a tangent of the joint graph. @internal */
+export interface Root {
+  /** The source of the result; a primal if the function changed an input in place. */
+  readonly source: OutputSource;
+  /** A tensor without memory, with the shape and strides that the local tangent must have. */
+  readonly like: Tensor;
+  readonly sharding: Sharding | null;
+}
+
+/** The gradient of a primal. @internal */
+export interface PrimalGradient {
+  /** The index among the primals of the front graph. */
+  readonly primal: number;
+  /** Which result of backward; -1 if no gradient reaches the primal. */
+  readonly at: number;
+  readonly sharding: Sharding | null;
+}
+
+/** A traced front graph. @internal */
+export interface JointTrace {
+  readonly joint: JointGraph;
+  /** For each primal of the joint graph, the index of its tensor among those of the front graph. */
+  readonly locals: readonly number[];
+  /** One for each result of the front graph; equal results are one object. */
+  readonly outputs: readonly OutputSource[];
+  readonly roots: readonly Root[];
+  readonly gradients: readonly PrimalGradient[];
+}
+
+/**
+ * Traces forward and, if gradients are recorded, backward. `primals`: the inputs of the front graph
+ * and its constants.
+ *
+ * @throws CompileError for what the lowered graph cannot repeat
+ */
+export function traceJoint(module: GraphModule, primals: readonly Tensor[]): JointTrace {
+  const recorder = new Recorder(new GuardCollector(), true);
+  return capturing(recorder, () =>
+    recordingAt('lowered', recorder, () => new JointTracer(module, primals, recorder).trace()),
+  );
+}
+
+class JointTracer {
+  private readonly module: GraphModule;
+  private readonly primals: readonly Tensor[];
+  private readonly recorder: Recorder;
+  private readonly locals: number[] = [];
+  private readonly primalNodes: Node[] = [];
+  private readonly histories: (GradFn | null)[] = [];
+  private readonly results: Tensor[] = [];
+  private readonly sources = new Map<Tensor, OutputSource>();
+
+  constructor(module: GraphModule, primals: readonly Tensor[], recorder: Recorder) {
+    this.module = module;
+    this.primals = primals;
+    this.recorder = recorder;
+  }
+
+  trace(): JointTrace {
+    const { recorder, primals } = this;
+    const wasView = primals.map((t) => t.base !== null);
+    this.lendPrimals();
+    const outputs = this.module.forward(...primals.slice(0, this.module.graph.placeholders.length));
+    const dirty = primals.filter((t, i) => this.isFirst(i) && t.gradFn !== this.histories[i]);
+    for (const t of dirty)
+      if (wasView[primals.indexOf(t)])
+        recorder.unsupported('a view that is an argument was changed in place with a gradient');
+    const sources = outputs.map((t, i) => this.sourceOf(t, i, outputs));
+    const forwardOutputs = this.results.length;
+    const forward = this.results.map((t) => recorder.valueOf(heldOf(t)));
+    const differentiable = [
+      ...this.results.filter((t) => t.gradFn !== null),
+      ...dirty.filter((t) => t.requiresGrad),
+    ];
+    const tangents: Node[] = [];
+    const roots = isGradEnabled() ? differentiable.map((t) => this.rootOf(t, tangents)) : [];
+    const { gradients, values } = this.backward(
+      roots.map(({ edge }) => edge),
+      roots.map(({ tangent }) => tangent),
+    );
+    const { graph } = recorder;
+    graph.outputs = [...forward, ...values.map((t) => recorder.valueOf(heldOf(t)))];
+    return {
+      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs },
+      locals: this.locals,
+      outputs: sources,
+      roots: roots.map(({ root }) => root),
+      gradients,
+    };
+  }
+
+  private isFirst(i: number): boolean {
+    return this.primals.indexOf(this.primals[i] as Tensor) === i;
+  }
+
+  /** Makes every primal a leaf on memory of the capture, and its local tensor a placeholder. */
+  private lendPrimals(): void {
+    const storages = new Set(this.primals.map((t) => t.storage));
+    this.primals.forEach((t, i) => {
+      if (!this.isFirst(i)) return;
+      this.recorder.borrowAsLeaf(t);
+      const local = heldOf(t);
+      this.histories[i] = t.gradFn;
+      this.locals.push(i);
+      this.primalNodes.push(this.recorder.placeholder(local, i, 'primal'));
+    });
+    this.sharesMemory = storages.size < this.locals.length;
+  }
+
+  /** Whether two primals are on one memory. */
+  private sharesMemory = false;
+
+  private sourceOf(t: Tensor, position: number, outputs: readonly Tensor[]): OutputSource {
+    const known = this.sources.get(t);
+    if (known !== undefined) return known;
+    const source = this.newSource(t, position, outputs);
+    this.sources.set(t, source);
+    return source;
+  }
+
+  private newSource(t: Tensor, position: number, outputs: readonly Tensor[]): OutputSource {
+    const { primals, recorder } = this;
+    const index = primals.indexOf(t);
+    if (index >= 0) return { kind: 'primal', index };
+    if (primals.some((primal) => primal.storage === t.storage)) {
+      const view =
+        viewOfPrimal(this.module.graph, position) ??
+        recorder.unsupported('a result on the memory of an input is not a view of the input');
+      return { kind: 'view', view };
+    }
+    if (t.leafRequiresGrad && t.node === null)
+      recorder.unsupported('a leaf that requires a gradient was created');
+    this.results.push(t);
+    return {
+      kind: 'result',
+      at: this.results.length - 1,
+      sharding: t.sharding,
+      shared: outputs.some((other) => other !== t && other.storage === t.storage),
+    };
+  }
+
+  private rootOf(t: Tensor, tangents: Node[]): { root: Root; edge: Edge; tangent: Tensor } {
+    const { shape, strides, dtype, device } = heldOf(t);
+    const dense = isNonOverlappingAndDense(shape, strides);
+    const local = fakeTensor({ shape, strides: dense ? strides : null, dtype, device });
+    const position = this.primals.length + tangents.length;
+    tangents.push(this.recorder.placeholder(local, position, 'tangent'));
+    const index = this.primals.indexOf(t);
+    const source = this.sources.get(t) ?? ({ kind: 'primal', index } as const);
+    return {
+      root: { source, like: local, sharding: t.sharding },
+      edge: edgeOf(t) as Edge,
+      tangent: t.sharding === null ? local : t.sharding.gradient(local),
+    };
+  }
+
+  private backward(
+    edges: readonly Edge[],
+    tangents: readonly Tensor[],
+  ): { gradients: PrimalGradient[]; values: Tensor[] } {
+    if (edges.length === 0) return { gradients: [], values: [] };
+    if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
+      this.recorder.unsupported('an input was changed that shares memory with another input');
+    const wanted = this.primals.flatMap((_, i) => (this.isFirst(i) && this.hadGrad(i) ? [i] : []));
+    this.recorder.tags = new Set([BACKWARD]);
+    const captures = wanted.map((i) => this.edgeOfPrimal(i));
+    const found = runBackward(edges, () => tangents, {
+      retainGraph: true,
+      createGraph: false,
+      captures,
+      only: null,
+    });
+    const values: Tensor[] = [];
+    const gradients = wanted.map((primal, i) => {
+      const grad = found[i] ?? null;
+      if (grad === null) return { primal, at: -1, sharding: null };
+      values.push(grad);
+      return { primal, at: values.length - 1, sharding: grad.sharding };
+    });
+    return { gradients, values };
+  }
+
+  private hadGrad(i: number): boolean {
+    return this.histories[i] !== null || (this.primals[i] as Tensor).leafRequiresGrad;
+  }
+
+  private edgeOfPrimal(i: number): Edge {
+    const history = this.histories[i] as Edge['node'] | null;
+    return history === null
+      ? (edgeOf(this.primals[i] as Tensor) as Edge)
+      : { node: history, outputNr: 0 };
+  }
+}
