@@ -6,6 +6,7 @@
  */
 import cliProgress from 'cli-progress';
 import { UserError } from './common/arguments.js';
+import { continueCommand } from './common/continue-command.js';
 import { type Options, parseOptions } from './llama/options.js';
 import { finetune, type StepReport } from './llama/training.js';
 
@@ -37,7 +38,7 @@ async function main(options: Options): Promise<void> {
   const { lossBefore, lossAfter, exported } = await finetune(options, bar.update).finally(bar.stop);
   console.log(
     `held-out loss ${lossBefore.toFixed(3)} before, ${lossAfter.toFixed(3)} after, in nats a token\n` +
-      `model: ${exported}\ngo on with: --resume --steps ${options.steps * 2}`,
+      `model: ${exported}\ngo on with: ${continueCommand(options.steps * 2)}`,
   );
 }
 

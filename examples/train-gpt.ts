@@ -22,6 +22,7 @@ import {
   tensor,
 } from '../lib/index.js';
 import { UserError } from './common/arguments.js';
+import { continueCommand } from './common/continue-command.js';
 import { makeRandom, sampleBatch, windowsAt } from './common/text.js';
 import { openCheckpoints, resume, type State } from './gpt/checkpoint.js';
 import { lossCurveSvg } from './gpt/loss-curve.js';
@@ -265,7 +266,8 @@ async function job(options: Options, share: Share): Promise<void> {
     `validation loss ${validationLoss.toFixed(3)} nats a byte; a byte-bigram model of the same text: ${bigram.toFixed(3)}`,
   );
   console.log(
-    `checkpoint: ${checkpoint} (go on with: npm start -- --resume --steps ${steps * 2})\nloss curve: ${path.join(out, 'loss.svg')}`,
+    `checkpoint: ${checkpoint}\nloss curve: ${path.join(out, 'loss.svg')}\n` +
+      `go on with: ${continueCommand(steps * 2)}`,
   );
 }
 
