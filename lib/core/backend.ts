@@ -78,6 +78,12 @@ export interface CaptureHooks {
    * else null.
    */
   registersHook(place: HookPlace, hook: AnyHook): { remove(): void } | null;
+  /** Called before code that is not an op uses the memory of a tensor. */
+  usesMemory(t: Tensor): void;
+  /** Called before a leaf starts or stops requiring a gradient. */
+  setsRequiresGrad(t: Tensor, value: boolean): void;
+  /** Called when a parameter was made on the memory of `data`. It does not require a gradient yet. */
+  createsParameter(made: Tensor, data: Tensor): void;
   /** Called before a generator draws; `source` gives the next random state of the same kind. */
   draws(generator: Generator, source: DrawSource): void;
   /** Called before `.grad` of a tensor is read. */

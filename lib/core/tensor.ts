@@ -295,10 +295,7 @@ export class Tensor {
         { dtype: this.dtype.name },
       );
     }
-    if (value !== this.leafRequiresGrad)
-      layers.backend.capture?.unsupported(
-        'requiresGrad_() changed a tensor, or a Parameter was made,',
-      );
+    if (value !== this.leafRequiresGrad) layers.backend.capture?.setsRequiresGrad(this, value);
     this.leafRequiresGrad = value;
     return this;
   }

@@ -15,6 +15,8 @@ export class Parameter extends Tensor {
         `nn.Parameter: expected requiresGrad to be true or false, got ${typeof requiresGrad}`,
         { op: 'nn.Parameter', argument: 'requiresGrad' },
       );
+    const { capture } = layers.backend;
+    capture?.usesMemory(data);
     super(
       data.shape,
       data.strides,
@@ -27,6 +29,11 @@ export class Parameter extends Tensor {
     this.versionCounter = data.sharedVersion();
     keep(this);
     layers.backend.observer?.mark(this.storage, 'parameter');
+    if (capture !== null) {
+      if (new.target !== Parameter)
+        capture.unsupported(`the parameter ${new.target.name}, a subclass, was made`);
+      capture.createsParameter(this, data);
+    }
     this.requiresGrad_(requiresGrad);
   }
 }

@@ -107,7 +107,7 @@ function checkResult(result: unknown, recorder: Recorder): void {
     if (!(item instanceof Tensor) || !item.isFake) return true;
     if (!found.has(item))
       recorder.unsupported('a result was returned inside a Set or an instance of a class');
-    if (item.constructor !== Tensor && !recorder.isBorrowed(item))
+    if (item.constructor !== Tensor && !recorder.isBorrowed(item) && !recorder.parameters.has(item))
       recorder.unsupported(`${kindOf(item)} was created`);
     return true;
   }, false).value(result);

@@ -5,6 +5,7 @@ import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { clone } from '../../ops/copy.js';
 import { recordCall } from './functions.js';
+import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
 
 /**
@@ -71,6 +72,9 @@ export function recordedState(recorder: Recorder): CaptureHooks {
       recorder.repeatsCalls
         ? recorder.unsupported('a hook was registered on a tensor or a node')
         : null,
+    usesMemory: (t) => void recorder.valueOf(t),
+    setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),
+    createsParameter: (made, data) => recordParameter(recorder, made, data),
     draws: (generator, source) => recorder.willDraw(generator, source),
     readsGrad: (t) => recorder.readsGrad(t),
     usesModule: (module) => recorder.guards.addModule(module),

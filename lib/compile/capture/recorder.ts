@@ -42,6 +42,8 @@ export class Recorder {
   readonly guards: GuardCollector;
   /** The tags of the nodes that are recorded next. */
   tags: ReadonlySet<string> = new Set();
+  /** The parameters that the function made. */
+  readonly parameters = new Set<Tensor>();
   private unrecordedCalls = 0;
   private readonly borrowed = new Borrowed();
   private readonly outerMode: GradMode = gradMode();

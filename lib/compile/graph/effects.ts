@@ -89,6 +89,15 @@ export const effects = {
     pure: true,
     run: ([t]) => (t as Tensor).sharding?.local ?? null,
   }),
+  /** Turns gradient tracking of a leaf on or off. */
+  requiresGrad_: define<{ value: boolean }>({
+    run: ([t], { value }) => void (t as Tensor).requiresGrad_(value),
+  }),
+  /** A parameter on the memory of a tensor; it does not require a gradient yet. */
+  createParameter: define<{ type: new (data: Tensor, requiresGrad: boolean) => Tensor }>({
+    outputs: 1,
+    run: ([data], { type }) => new type(data as Tensor, false),
+  }),
   /** Applies an `autograd.Function`, or another function that records nodes of the tape. */
   applyFunction: define<FunctionParams>({ outputs: 'many', run: applyFunction }),
   /** The `.grad` of a tensor, which is not null: guards compare that. */

@@ -1,0 +1,21 @@
+/** Leaves that a captured function makes: `requiresGrad_`, and parameters on known memory. */
+import type { Tensor } from '../../core/tensor.js';
+import { metaOf } from '../graph/node.js';
+import type { Recorder } from './recorder.js';
+
+/** Records that a leaf will, or will no longer, require a gradient. */
+export function recordRequiresGrad(recorder: Recorder, t: Tensor, value: boolean): void {
+  if (recorder.repeatsCalls) recorder.effect('requiresGrad_', [t], { value });
+}
+
+/** Records a parameter, which does not require a gradient yet, on the memory of `data`. */
+export function recordParameter(recorder: Recorder, made: Tensor, data: Tensor): void {
+  if (!recorder.repeatsCalls) return;
+  const node = recorder.addEffect('createParameter', {
+    inputs: [recorder.valueOf(data)],
+    params: { type: made.constructor },
+    metas: [metaOf(made)],
+  });
+  recorder.define(made, { node, output: 0 });
+  recorder.parameters.add(made);
+}
