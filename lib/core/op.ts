@@ -47,7 +47,9 @@ export type Trait =
    * An op of the program that communicates: it takes distributed tensors as they are, and fake
    * tensors run it, too.
    */
-  | 'communicates';
+  | 'communicates'
+  /** The public function of its name takes the option `out`. */
+  | 'out';
 
 /** The forward call as its gradient rule sees it. */
 export interface VjpContext<P> {

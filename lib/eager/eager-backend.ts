@@ -5,22 +5,16 @@
 
 import type { MemoryAccess } from '../core/command.js';
 import { cpu, type Device, toOneDevice } from '../core/device.js';
-import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
+import { DeviceError } from '../core/errors.js';
 import { hooks } from '../core/hooks.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
 import { currentRuntime, processRuntime } from '../core/rank-runtime.js';
-import {
-  contiguousStrides,
-  formatShape,
-  isContiguousLayout,
-  numelOf,
-  overlapsItself,
-  sameShape,
-} from '../core/shape.js';
+import { contiguousStrides, formatShape, isContiguousLayout, numelOf } from '../core/shape.js';
 import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { overlaps, overlapsPartly } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
+import { checkInto } from './check-into.js';
 import { fakeTensor, isOnMeta, noValues, runOnMeta } from './fake-backend.js';
 import { allocateNow, allocatePinned, readBytesSync, writeBytes } from './memory.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
@@ -248,35 +242,4 @@ function cloneNow(t: Tensor): Tensor {
   const copy = allocateOutput({ shape: t.shape, strides: null, dtype: t.dtype, device: t.device });
   launch(hooks.copyOp, [t], [copy], {});
   return copy;
-}
-
-function checkInto(op: string, into: Tensor, meta: OutputMeta): void {
-  if (!sameShape(into.shape, meta.shape)) {
-    throw new ShapeError(
-      `${op}: the result has shape ${formatShape(meta.shape)} and cannot be written into a ` +
-        `tensor of shape ${formatShape(into.shape)}`,
-      {
-        op,
-        result: meta.shape,
-        into: into.shape,
-      },
-    );
-  }
-  if (meta.dtype.category > into.dtype.category) {
-    throw new DtypeError(
-      `${op}: a result of dtype ${meta.dtype.name} cannot be written into a tensor of dtype ` +
-        `${into.dtype.name}`,
-      {
-        op,
-      },
-    );
-  }
-  if (overlapsItself(into.shape, into.strides)) {
-    throw new InPlaceError(
-      `${op}: cannot write into a tensor whose elements share memory (as after expand or ` +
-        `unfold: shape ${formatShape(into.shape)}, strides ` +
-        `${formatShape(into.strides)}). clone() it first.`,
-      { op },
-    );
-  }
 }

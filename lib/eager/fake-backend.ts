@@ -3,12 +3,13 @@
  * but no memory. FakeTensorMode and compile use it for all tensors, eager mode for those on `meta`.
  */
 import { META_ADVICE } from '../core/device.js';
-import { DeviceError, ShapeError } from '../core/errors.js';
+import { DeviceError } from '../core/errors.js';
 import { hooks, layers } from '../core/hooks.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
-import { contiguousStrides, formatShape, numelOf, sameShape } from '../core/shape.js';
+import { contiguousStrides, formatShape, numelOf } from '../core/shape.js';
 import { FAKE_HANDLE, Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
+import { checkInto } from './check-into.js';
 
 /** A tensor of this metadata without memory. */
 export function fakeTensor({ shape, strides, dtype, device }: OutputMeta): Tensor {
@@ -45,13 +46,7 @@ export function runFake(
   }
   const metas = op.meta(inputs, params);
   if (into === null) return metas.map(fakeTensor);
-  const result = metas[0] as OutputMeta;
-  if (!sameShape(result.shape, into.shape)) {
-    throw new ShapeError(
-      `${op.name}: the result has shape ${formatShape(result.shape)} and cannot be written ` +
-        `into a tensor of shape ${formatShape(into.shape)}`,
-    );
-  }
+  checkInto(op.name, into, metas[0] as OutputMeta);
   return [into];
 }
 

@@ -65,6 +65,7 @@ const sigmoidBackward = backwardOp(
   NO_PARAMS,
 );
 const sigmoidOp = definePointwise('sigmoid', 1, {
+  out: true,
   doc: '1 / (1 + exp(-x)).',
   expression: 'T(1) / (T(1) + m::exp(-x))',
   saves: savesOutput,
@@ -79,6 +80,7 @@ const tanhBackward = backwardOp(
   NO_PARAMS,
 );
 const tanhOp = definePointwise('tanh', 1, {
+  out: true,
   doc: 'Hyperbolic tangent.',
   expression: 'm::tanh(x)',
   saves: savesOutput,
@@ -208,17 +210,17 @@ const eluOp = definePointwise('elu', 1, {
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.relu`
  */
-export const relu = unaryFunction('relu', reluOp);
+export const relu: (input: Tensor) => Tensor = unaryFunction('relu', reluOp);
 /**
  * 1 / (1 + exp(-x)). Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default
- * floating type. Gradient: yes.
+ * floating type. Gradient: yes; none with `out`.
  *
- * @throws ArgumentError unless `input` is a tensor
+ * @throws ArgumentError unless `input` is a tensor; and what {@link add} throws for `out`
  * @see PyTorch `torch.sigmoid`
  */
 export const sigmoid = unaryFunction('sigmoid', sigmoidOp);
 /**
- * Hyperbolic tangent. Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ * Hyperbolic tangent. Shapes, dtypes and `out` as {@link sigmoid}. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.tanh`
@@ -230,7 +232,7 @@ export const tanh = unaryFunction('tanh', tanhOp);
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.silu`; Elfwing et al., arXiv:1702.03118
  */
-export const silu = unaryFunction('silu', siluOp);
+export const silu: (input: Tensor) => Tensor = unaryFunction('silu', siluOp);
 
 /**
  * How `gelu` computes the normal distribution function: `'none'` by erf, `'tanh'` by a polynomial

@@ -13,6 +13,7 @@ import { writeBack } from './composite.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod } from './method.js';
 import { describe, requireTensor, type TensorLike } from './operand.js';
+import { checkOut, type OutOption } from './out.js';
 import { unarySamples } from './samples.js';
 import { where } from './where.js';
 
@@ -20,6 +21,7 @@ const boundsParams = { min: param.kernel(), max: param.kernel() };
 type Bounds = ParamsOf<typeof boundsParams>;
 
 const clampOp: Op<Bounds> = definePointwise('clamp', 1, {
+  out: true,
   doc: 'Each element moved into [min, max].',
   expression: 'm::minimum(m::maximum(x, p0), p1)',
   classes: 'A',
@@ -38,16 +40,27 @@ const clampOp: Op<Bounds> = definePointwise('clamp', 1, {
  *
  * Shapes: as the input, or broadcast. Dtypes: all; kept with two plain bounds and for floating
  * ones, else promoted. Gradient: yes, 0 outside; bounds that are tensors get the gradients of the
- * elements beyond them.
+ * elements beyond them; none with `out`, as {@link add}.
  *
  * @throws ArgumentError if both are left out, or are neither number nor tensor; ShapeError,
  * DeviceError for bounds that do not broadcast or are on another device
  * @see PyTorch `torch.clamp`
  */
 export const clamp = defineFunction(
-  'clamp(input, /, min, max)',
-  (input: Tensor, min: TensorLike | null = null, max: TensorLike | null = null): Tensor => {
-    return clampInto(input, min, max, 'clamp', null);
+  'clamp(input, /, min, max, *, out)',
+  (
+    input: Tensor,
+    min: TensorLike | null = null,
+    max: TensorLike | null = null,
+    { out }: OutOption = {},
+  ): Tensor => {
+    if (out !== undefined)
+      checkOut(
+        'clamp',
+        [input, min, max].filter((t) => t instanceof Tensor),
+        out,
+      );
+    return clampInto(input, min, max, 'clamp', out ?? null);
   },
 );
 
@@ -127,7 +140,12 @@ function clampBySides(
   return into === null ? bounded : writeBack(op, into, bounded);
 }
 
-addMethod('clamp', methodOf(clamp));
+const clampMethod = defineFunction(
+  'clamp(input, /, min, max)',
+  (input: Tensor, min: TensorLike | null = null, max: TensorLike | null = null): Tensor =>
+    clampInto(input, min, max, 'clamp', null),
+);
+addMethod('clamp', methodOf(clampMethod));
 const clamp_ = defineFunction(
   'clamp_(input, /, min, max)',
   (input: Tensor, min: TensorLike | null = null, max: TensorLike | null = null): Tensor =>
@@ -138,7 +156,7 @@ addMethod('clamp_', methodOf(clamp_));
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Each element moved into [min, max]; the same as {@link clamp}. */
-    clamp: MethodOf<typeof clamp>;
+    clamp: MethodOf<typeof clampMethod>;
     /** {@link clamp} in place; see {@link Tensor.add_}. */
     clamp_: MethodOf<typeof clamp_, this>;
   }

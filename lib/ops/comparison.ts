@@ -1,6 +1,6 @@
 /**
  * Comparisons and logic: results are bool tensors, without gradients. Bitwise ops take integers and
- * bools.
+ * bools. Those of the op table take the option `out` of {@link add}.
  */
 
 import { calledAs } from '../core/call-context.js';
@@ -11,42 +11,28 @@ import { checkFlag, checkNumber } from '../core/options.js';
 import { defineFunction, type MethodOf, methodOf, underName } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
-import { addMethod, NO_PARAMS } from './method.js';
-import {
-  operand,
-  operands,
-  refuseMore,
-  requirePair,
-  requireTensor,
-  type TensorLike,
-} from './operand.js';
+import { addMethod, type BinaryFunction, binaryFunction, NO_PARAMS } from './method.js';
+import { requirePair, requireTensor, type TensorLike } from './operand.js';
+import { dispatchInto, type OutOption, outOf } from './out.js';
+import { logicalNot } from './pointwise-unary.js';
 import { binarySamples, unarySamples } from './samples.js';
-
-type Binary = (input: TensorLike, other: TensorLike) => Tensor;
 
 function define(
   name: string,
   doc: string,
   expression: string,
   spec: Pick<PointwiseSpec, 'classes' | 'result'>,
-): Binary {
+): BinaryFunction {
   const samples = spec.classes === 'I' ? { dtype: int64, low: 0, high: 6 } : {};
   const op: Op<object> = definePointwise(name, 2, {
     doc,
     expression,
     ...spec,
+    out: true,
     vjp: 'not-differentiable',
     samples: binarySamples(NO_PARAMS, samples),
   });
-  addMethod(name, function (other: TensorLike, more?: unknown) {
-    if (more !== undefined) refuseMore(more, name);
-    return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS);
-  });
-  addMethod(`${name}_`, function (other: TensorLike, more?: unknown) {
-    if (more !== undefined) refuseMore(more, `${name}_`);
-    return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS, this);
-  });
-  return (input, other) => dispatchOne(op, operands(input, other, name), NO_PARAMS);
+  return binaryFunction(name, op);
 }
 
 const compares = { classes: 'A', result: 'BOOL' } as const;
@@ -163,6 +149,7 @@ const bitwiseNotOp: Op<object> = definePointwise('bitwiseNot', 1, {
   doc: 'All bits turned over; for bool the opposite.',
   expression: '~x',
   ...bitwise,
+  out: true,
   vjp: 'not-differentiable',
   samples: unarySamples(NO_PARAMS, { dtype: int64, low: -4, high: 4 }),
 });
@@ -171,12 +158,13 @@ const bitwiseNotOp: Op<object> = definePointwise('bitwiseNot', 1, {
  * All bits inverted; for bool the negation. Shapes: any, kept. Dtypes: integers and bool, kept.
  * Gradient: none.
  *
- * @throws DtypeError for floating point tensors
+ * @throws DtypeError for floating point tensors; and what {@link add} throws for `out`
  * @see PyTorch `torch.bitwise_not`
  */
-export function bitwiseNot(input: Tensor): Tensor {
+export function bitwiseNot(input: Tensor, options: OutOption = {}): Tensor {
   requireTensor(input, 'bitwiseNot');
-  return input.dtype === bool ? input.logicalNot() : dispatchOne(bitwiseNotOp, [input], NO_PARAMS);
+  if (input.dtype === bool) return logicalNot(input, options);
+  return dispatchInto(bitwiseNotOp, [input], NO_PARAMS, outOf('bitwiseNot', options));
 }
 addMethod('bitwiseNot', function () {
   return bitwiseNot(this);

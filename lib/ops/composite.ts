@@ -10,6 +10,7 @@ import { declarationOf, methodOf, underName } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { copyBack } from './copy.js';
 import { addMethod } from './method.js';
+import { checkOut } from './out.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: each function is typed where it is defined.
 type AnyFunction = (...args: any[]) => unknown;
@@ -110,6 +111,21 @@ export function writeBack(name: string, target: Tensor, result: Tensor): Tensor 
     );
   }
   return copyBack(target, result);
+}
+
+/**
+ * Computes a result by other ops, and writes it into `out` if there is one. @throws the errors of
+ * {@link dispatchInto} @internal
+ */
+export function writeOut(
+  name: string,
+  inputs: readonly Tensor[],
+  out: Tensor | undefined,
+  compute: () => Tensor,
+): Tensor {
+  if (out === undefined) return compute();
+  checkOut(name, inputs, out);
+  return writeBack(name, out, compute());
 }
 
 /** Adds a read-only property to Tensor; its type is declared beside the op. @internal */

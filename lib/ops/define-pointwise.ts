@@ -56,6 +56,8 @@ interface PointwiseDefinition<S extends ParamSchema, Arity extends 1 | 2 | 3> {
   saves?: OpDefinition['saves'];
   decompose?: (inputs: Operands<Arity>, params: ParamsOf<S>) => readonly Tensor[];
   autocast?: AutocastPolicy;
+  /** Whether the public function can write its result into a tensor, as PyTorch's `out`. */
+  out?: boolean;
   samples: () => readonly Sample<ParamsOf<S>>[];
 }
 
@@ -74,6 +76,7 @@ export function definePointwise<
     cost = costOf(name, expression),
     refuses,
     decompose,
+    out = false,
     ...rest
   } = definition;
   const spec: PointwiseSpec = {
@@ -99,7 +102,7 @@ export function definePointwise<
     ...rest,
     name,
     outputs: ['y'],
-    traits: ['pointwise'],
+    traits: out ? ['pointwise', 'out'] : ['pointwise'],
     kernel: snakeCase(name),
     pointwise: spec,
     sharding: pointwiseRule<ParamsOf<S>>(name, spec, (inputs) => computeDtype(name, spec, inputs)),
@@ -257,7 +260,7 @@ function computeTypeOf(spec: PointwiseSpec, inputs: readonly Tensor[], output: T
     return output.dtype.computeType;
   const common = resultType(spec.condition ? inputs.slice(1) : inputs);
   if (spec.classes === 'F' && !common.isFloatingPoint)
-    return output.dtype === bool ? ComputeType.Float : output.dtype.computeType;
+    return spec.result === 'BOOL' ? ComputeType.Float : getDefaultDtype().computeType;
   return common.computeType;
 }
 

@@ -9,12 +9,14 @@ import type { Op } from '../core/op.js';
 import { checkOneOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
-import { addMethod, NO_PARAMS } from './method.js';
+import { addMethod, binaryFunction, NO_PARAMS } from './method.js';
 import { operand, operands, type TensorLike } from './operand.js';
-import { binary, savesBothForOther } from './pointwise-binary.js';
+import { dispatchInto, type OutOption } from './out.js';
+import { savesBothForOther } from './pointwise-binary.js';
 import { binarySamples } from './samples.js';
 
 const trueDivOp: Op<object> = definePointwise('div', 2, {
+  out: true,
   doc: 'Quotient in floating point, also of integers.',
   expression: 'x / y',
   linear: [[0]],
@@ -32,6 +34,7 @@ const trueDivOp: Op<object> = definePointwise('div', 2, {
 
 function integerDivision(name: string, expression: string, doc: string): Op<object> {
   return definePointwise(name, 2, {
+    out: name === 'floorDivide',
     doc,
     expression,
     classes: 'A',
@@ -51,6 +54,7 @@ const truncDivideOp = integerDivision(
 );
 
 const remainderOp: Op<object> = definePointwise('remainder', 2, {
+  out: true,
   doc: 'Remainder with the sign of the divisor, as in Python.',
   expression: 'm::remainder(x, y)',
   classes: 'A',
@@ -63,6 +67,7 @@ const remainderOp: Op<object> = definePointwise('remainder', 2, {
 });
 
 const fmodOp: Op<object> = definePointwise('fmod', 2, {
+  out: true,
   doc: 'Remainder with the sign of the dividend, as in C.',
   expression: 'm::fmod(x, y)',
   classes: 'A',
@@ -77,8 +82,13 @@ const fmodOp: Op<object> = definePointwise('fmod', 2, {
 /** How `div` rounds: not at all (null), towards zero (trunc), or down (floor). */
 export type RoundingMode = 'trunc' | 'floor' | null;
 
-function divOpOf(options?: { roundingMode?: RoundingMode }): Op<object> {
-  if (options !== undefined) optionsOf('div', options, 'roundingMode');
+interface DivOptions {
+  /** How the quotient is rounded; null (the default) for not at all. */
+  roundingMode?: RoundingMode;
+}
+
+function divOpOf(options: DivOptions | undefined, names = 'roundingMode'): Op<object> {
+  if (options !== undefined) optionsOf('div', options, names);
   const mode = options?.roundingMode ?? null;
   if (mode !== null) checkOneOf('div', 'roundingMode', mode, ['floor', 'trunc']);
   return mode === null ? trueDivOp : mode === 'floor' ? floorDivideOp : truncDivideOp;
@@ -86,7 +96,7 @@ function divOpOf(options?: { roundingMode?: RoundingMode }): Op<object> {
 
 /**
  * input / other. Shapes: both broadcast. Dtypes: floating, the default one for integers; with a
- * rounding mode, promoted. Gradient: both, 0 if rounded.
+ * rounding mode, promoted. Gradient: both, 0 if rounded; none with `out`, as {@link add}.
  *
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError if rounded integers
  * are divided by 0 on the CPU
@@ -95,9 +105,10 @@ function divOpOf(options?: { roundingMode?: RoundingMode }): Op<object> {
 export function div(
   input: TensorLike,
   other: TensorLike,
-  options?: { roundingMode?: RoundingMode },
+  options?: DivOptions & OutOption,
 ): Tensor {
-  return dispatchOne(divOpOf(options), operands(input, other, 'div'), NO_PARAMS);
+  const op = divOpOf(options, 'roundingMode out');
+  return dispatchInto(op, operands(input, other, 'div'), NO_PARAMS, options?.out);
 }
 
 /**
@@ -107,7 +118,7 @@ export function div(
  * the CPU
  * @see PyTorch `torch.floor_divide`
  */
-export const floorDivide = binary('floorDivide', floorDivideOp);
+export const floorDivide = binaryFunction('floorDivide', floorDivideOp);
 /**
  * The remainder of {@link floorDivide}: it has the sign of the divisor, as in Python. Dtypes:
  * promoted. Gradient: both.
@@ -116,7 +127,7 @@ export const floorDivide = binary('floorDivide', floorDivideOp);
  * the CPU
  * @see PyTorch `torch.remainder`
  */
-export const remainder = binary('remainder', remainderOp);
+export const remainder = binaryFunction('remainder', remainderOp);
 /**
  * The remainder of division towards zero: it has the sign of the dividend, as in C. Dtypes:
  * promoted. Gradient: both.
@@ -125,20 +136,20 @@ export const remainder = binary('remainder', remainderOp);
  * the CPU
  * @see PyTorch `torch.fmod`
  */
-export const fmod = binary('fmod', fmodOp);
-addMethod('div', function (other: TensorLike, options?: { roundingMode?: RoundingMode }) {
+export const fmod = binaryFunction('fmod', fmodOp);
+addMethod('div', function (other: TensorLike, options?: DivOptions) {
   return dispatchOne(divOpOf(options), [this, operand(other, this.device, 'div')], NO_PARAMS);
 });
-addMethod('div_', function (other: TensorLike, options?: { roundingMode?: RoundingMode }) {
+addMethod('div_', function (other: TensorLike, options?: DivOptions) {
   return dispatchOne(divOpOf(options), [this, operand(other, this.device, 'div')], NO_PARAMS, this);
 });
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** this / other, in floating point unless a rounding mode is given; the same as {@link div}. */
-    div(other: TensorLike, options?: { roundingMode?: RoundingMode }): Tensor;
+    div(other: TensorLike, options?: DivOptions): Tensor;
     /** {@link div} in place; see {@link Tensor.add_}. */
-    div_(other: TensorLike, options?: { roundingMode?: RoundingMode }): this;
+    div_(other: TensorLike, options?: DivOptions): this;
     /** this / other, rounded down; the same as {@link floorDivide}. */
     floorDivide(other: TensorLike): Tensor;
     /** {@link floorDivide} in place; see {@link Tensor.add_}. */

@@ -4,6 +4,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { AutogradError, DeviceError } from '../core/errors.js';
 import { gradState } from '../core/modes.js';
 import type { AnyOp } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor } from './operand.js';
 
@@ -14,6 +15,11 @@ export interface OutOption {
    * or a higher one (bool, integer, floating), and may be a view.
    */
   out?: Tensor | undefined;
+}
+
+/** The tensor in the options of a function that has no other option. @internal */
+export function outOf(op: string, options: OutOption): Tensor | undefined {
+  return optionsOf(op, options, 'out').out;
 }
 
 /**
@@ -31,12 +37,18 @@ export function dispatchInto(
   out: Tensor | undefined,
 ): Tensor {
   if (out === undefined) return dispatchOne(op, inputs, params);
-  requireTensor(out, op.name, 'out');
+  checkOut(op.name, inputs, out);
+  return dispatchOne(op, inputs, params, out);
+}
+
+/** Checks the `out` of a call before its result is computed; see {@link dispatchInto}. @internal */
+export function checkOut(op: string, inputs: readonly Tensor[], out: Tensor): void {
+  requireTensor(out, op, 'out');
   if (gradState.recording && (out.requiresGrad || inputs.some((t) => t.requiresGrad)))
     throw new AutogradError(
-      `${op.name}: expected no tensor that requires a gradient where \`out\` is given, because ` +
+      `${op}: expected no tensor that requires a gradient where \`out\` is given, because ` +
         'its gradient would be lost. Leave `out` away, or call it inside noGrad(() => ...).',
-      { op: op.name },
+      { op },
     );
   const haveNoDims = inputs.every((t) => t.dim() === 0);
   const other = inputs.find(
@@ -44,9 +56,8 @@ export function dispatchInto(
   );
   if (other !== undefined)
     throw new DeviceError(
-      `${op.name}: expected \`out\` on ${other.device}, got one on ${out.device}. ` +
+      `${op}: expected \`out\` on ${other.device}, got one on ${out.device}. ` +
         toOneDevice(other.device, out.device),
-      { op: op.name },
+      { op },
     );
-  return dispatchOne(op, inputs, params, out);
 }

@@ -6,7 +6,7 @@
  * category (bool < integer < floating). Every function throws ShapeError if shapes do not
  * broadcast, DeviceError for tensors with dims on two devices, ArgumentError for an operand that is
  * neither tensor nor number, and for a bigint that no double equals. In-place twins throw the
- * errors of `add_`.
+ * errors of `add_`. All functions take the option `out` of {@link add}.
  */
 
 import { reduced } from '../core/decompose.js';
@@ -18,8 +18,8 @@ import { type ParamsOf, param } from '../core/op-params.js';
 import { optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
-import { addMethod, NO_PARAMS } from './method.js';
-import { describe, operand, operands, refuseMore, type TensorLike } from './operand.js';
+import { addMethod, binaryFunction, NO_PARAMS } from './method.js';
+import { describe, operand, operands, type TensorLike } from './operand.js';
 import { dispatchInto, type OutOption } from './out.js';
 import { binarySamples } from './samples.js';
 import { where } from './where.js';
@@ -40,6 +40,7 @@ export const savesBothForOther = {
 };
 
 const addOp: Op<Alpha> = definePointwise('add', 2, {
+  out: true,
   doc: 'input + alpha * other.',
   expression: 'x + p0 * y',
   linear: [[0, 1]],
@@ -50,6 +51,7 @@ const addOp: Op<Alpha> = definePointwise('add', 2, {
 });
 
 const subOp: Op<Alpha> = definePointwise('sub', 2, {
+  out: true,
   doc: 'input - alpha * other.',
   expression: 'x - p0 * y',
   linear: [[0, 1]],
@@ -64,6 +66,7 @@ const subOp: Op<Alpha> = definePointwise('sub', 2, {
 });
 
 const mulOp: Op<object> = definePointwise('mul', 2, {
+  out: true,
   doc: 'Product, element by element.',
   expression: 'x * y',
   linear: [[0], [1]],
@@ -77,6 +80,7 @@ const mulOp: Op<object> = definePointwise('mul', 2, {
 });
 
 const powOp: Op<object> = definePointwise('pow', 2, {
+  out: true,
   autocast: 'float32 on cuda',
   doc: 'input to the power of exponent.',
   expression: 'm::pow(x, y)',
@@ -131,6 +135,7 @@ function logicalAndOf(a: Tensor, b: Tensor): Tensor {
 /** If two elements tie, each gets half, as in PyTorch. */
 function extremum(name: 'maximum' | 'minimum', expression: string, doc: string): Op<object> {
   return definePointwise(name, 2, {
+    out: true,
     doc,
     expression,
     classes: 'A',
@@ -156,6 +161,7 @@ const maximumOp = extremum('maximum', 'm::maximum(x, y)', 'The larger of two ele
 const minimumOp = extremum('minimum', 'm::minimum(x, y)', 'The smaller of two elements; NaN wins.');
 
 const atan2Op: Op<object> = definePointwise('atan2', 2, {
+  out: true,
   autocast: 'widest on cuda',
   doc: 'The angle of the point (other, input), in radians.',
   expression: 'm::atan2(x, y)',
@@ -239,34 +245,13 @@ function alphaOf(
 
 /**
  * input * other; for bools, whether both are true. Shapes: both broadcast. Dtypes: promoted.
- * Gradient: both.
+ * Gradient: both; none with `out`.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a
- * value that is not a tensor
+ * value that is not a tensor; and what {@link add} throws for `out`
  * @see PyTorch `torch.mul`
  */
-export function mul(input: TensorLike, other: TensorLike): Tensor {
-  return dispatchOne(mulOp, operands(input, other, 'mul'), NO_PARAMS);
-}
-
-/** @internal */
-export function binary(
-  name: string,
-  op: Op<object>,
-): (input: TensorLike, other: TensorLike) => Tensor {
-  addMethod(name, function (other: TensorLike, more?: unknown) {
-    if (more !== undefined) refuseMore(more, name);
-    return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS);
-  });
-  addMethod(`${name}_`, function (other: TensorLike, more?: unknown) {
-    if (more !== undefined) refuseMore(more, `${name}_`);
-    return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS, this);
-  });
-  return (input: TensorLike, other: TensorLike, more?: unknown) => {
-    if (more !== undefined) refuseMore(more, name);
-    return dispatchOne(op, operands(input, other, name), NO_PARAMS);
-  };
-}
+export const mul = binaryFunction('mul', mulOp);
 /**
  * input to the power of other. Dtypes: promoted; negative exponents in an integer tensor give 0,
  * except for bases 1 and -1. Gradient: both.
@@ -275,7 +260,7 @@ export function binary(
  * ArgumentError as {@link mul}
  * @see PyTorch `torch.pow`
  */
-export const pow = binary('pow', powOp);
+export const pow = binaryFunction('pow', powOp);
 /**
  * The larger of two elements; NaN wins. Shapes: both broadcast. Dtypes: promoted. Gradient: both,
  * halved on ties.
@@ -283,7 +268,7 @@ export const pow = binary('pow', powOp);
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
  * @see PyTorch `torch.maximum`
  */
-export const maximum = binary('maximum', maximumOp);
+export const maximum = binaryFunction('maximum', maximumOp);
 /**
  * The smaller of two elements; NaN wins. Shapes: both broadcast. Dtypes: promoted. Gradient: both,
  * halved on ties.
@@ -291,7 +276,7 @@ export const maximum = binary('maximum', maximumOp);
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
  * @see PyTorch `torch.minimum`
  */
-export const minimum = binary('minimum', minimumOp);
+export const minimum = binaryFunction('minimum', minimumOp);
 /**
  * The angle of the point (other, input) in radians, from -pi to pi. Dtypes: floating, the default
  * one for integers. Gradient: both.
@@ -299,8 +284,7 @@ export const minimum = binary('minimum', minimumOp);
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
  * @see PyTorch `torch.atan2`
  */
-export const atan2 = binary('atan2', atan2Op);
-binary('mul', mulOp);
+export const atan2 = binaryFunction('atan2', atan2Op);
 
 for (const [name, op] of [
   ['add', addOp],

@@ -1,4 +1,7 @@
-/** Arithmetic of three operands, element by element: addcmul, addcdiv, lerp. */
+/**
+ * Arithmetic of three operands, element by element: addcmul, addcdiv, lerp. The functions take the
+ * option `out` of {@link add}.
+ */
 
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
@@ -10,6 +13,7 @@ import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { operand, requireTensor, type TensorLike } from './operand.js';
+import { dispatchInto, type OutOption } from './out.js';
 import { sampleTensor } from './samples.js';
 
 /** @internal */
@@ -41,6 +45,7 @@ const valueParams = { value: param.kernel() };
 type Value = ParamsOf<typeof valueParams>;
 
 const addcmulOp: Op<Value> = definePointwise('addcmul', 3, {
+  out: true,
   autocast: 'widest on cuda',
   doc: 'input + value * tensor1 * tensor2.',
   expression: 'x + p0 * y * z',
@@ -63,6 +68,7 @@ const addcmulOp: Op<Value> = definePointwise('addcmul', 3, {
 });
 
 const addcdivOp: Op<Value> = definePointwise('addcdiv', 3, {
+  out: true,
   autocast: 'widest on cuda',
   doc: 'input + value * tensor1 / tensor2.',
   expression: 'x + p0 * y / z',
@@ -82,6 +88,7 @@ const addcdivOp: Op<Value> = definePointwise('addcdiv', 3, {
 });
 
 const lerpOp: Op<object> = definePointwise('lerp', 3, {
+  out: true,
   doc: 'input + weight * (end - input).',
   expression: 'm::lerp(x, y, z)',
   linear: [[0, 1]],
@@ -103,28 +110,51 @@ interface ValueOption {
 }
 
 /**
- * Defines the op's function and its in-place twin. Errors: ArgumentError for a value that is not a
- * tensor, and for a fractional `value` of integers.
+ * @throws ArgumentError for a value that is not a tensor, and for a fractional `value` of integers
  */
-function combination(op: Op<Value>, inPlace: boolean) {
+function checkCombined(name: string, operands: readonly Tensor[], value: number): void {
+  const [input, tensor1, tensor2] = operands;
+  requireTensor(input, name);
+  requireTensor(tensor1, name, 'tensor1');
+  requireTensor(tensor2, name, 'tensor2');
+  if (
+    name.startsWith('addcmul') &&
+    !Number.isInteger(value) &&
+    operands.every((t) => !t.dtype.isFloatingPoint)
+  )
+    throw new ArgumentError(
+      `${name}: the value ${value} is no integer, and all operands are. Convert ` +
+        'one with .float().',
+      { op: name, value },
+    );
+}
+
+/** The op's function. */
+function combination(op: Op<Value>) {
+  const { name } = op;
+  return defineFunction(
+    `${name}(input, /, tensor1, tensor2, *, value, out)`,
+    (
+      input: Tensor,
+      tensor1: Tensor,
+      tensor2: Tensor,
+      { value = 1, out }: ValueOption & OutOption = {},
+    ): Tensor => {
+      const operands = [input, tensor1, tensor2];
+      checkCombined(name, operands, value);
+      return dispatchInto(op, operands, { value }, out);
+    },
+  );
+}
+
+/** The op's method, or its twin in place. */
+function combinationMethod(op: Op<Value>, inPlace: boolean) {
   const name = inPlace ? `${op.name}_` : op.name;
   const fn = defineFunction(
     `${name}(input, /, tensor1, tensor2, *, value)`,
     (input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 }: ValueOption = {}): Tensor => {
-      requireTensor(input, name);
-      requireTensor(tensor1, name, 'tensor1');
-      requireTensor(tensor2, name, 'tensor2');
       const operands = [input, tensor1, tensor2];
-      if (
-        op === addcmulOp &&
-        !Number.isInteger(value) &&
-        operands.every((t) => !t.dtype.isFloatingPoint)
-      )
-        throw new ArgumentError(
-          `${name}: the value ${value} is no integer, and all operands are. Convert ` +
-            'one with .float().',
-          { op: name, value },
-        );
+      checkCombined(name, operands, value);
       return dispatchOne(op, operands, { value }, inPlace ? input : null);
     },
   );
@@ -140,8 +170,9 @@ function combination(op: Op<Value>, inPlace: boolean) {
  * fractional value of integers
  * @see PyTorch `torch.addcmul`
  */
-export const addcmul = combination(addcmulOp, false);
-const addcmul_ = combination(addcmulOp, true);
+export const addcmul = combination(addcmulOp);
+const addcmulMethod = combinationMethod(addcmulOp, false);
+const addcmul_ = combinationMethod(addcmulOp, true);
 
 /**
  * input + value * tensor1 / tensor2, with `value` 1. Shapes: all broadcast. Dtypes: promoted;
@@ -150,8 +181,9 @@ const addcmul_ = combination(addcmulOp, true);
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.addcdiv`
  */
-export const addcdiv = combination(addcdivOp, false);
-const addcdiv_ = combination(addcdivOp, true);
+export const addcdiv = combination(addcdivOp);
+const addcdivMethod = combinationMethod(addcdivOp, false);
+const addcdiv_ = combinationMethod(addcdivOp, true);
 
 /**
  * input + weight * (end - input): a number or tensor of weights from 0 (input) to 1 (end), or
@@ -163,15 +195,23 @@ const addcdiv_ = combination(addcdivOp, true);
  * @see PyTorch `torch.lerp`
  */
 export const lerp = defineFunction(
-  'lerp(input, /, end, weight)',
-  (input: Tensor, end: Tensor, weight: TensorLike): Tensor => {
-    requireTensor(input, 'lerp');
-    requireTensor(end, 'lerp', 'end');
-    return dispatchOne(lerpOp, [input, end, operand(weight, input.device, 'lerp')], NO_PARAMS);
-  },
+  'lerp(input, /, end, weight, *, out)',
+  (input: Tensor, end: Tensor, weight: TensorLike, { out }: OutOption = {}): Tensor =>
+    dispatchInto(lerpOp, lerpOperands(input, end, weight), NO_PARAMS, out),
 );
 
-addMethod('lerp', methodOf(lerp));
+function lerpOperands(input: Tensor, end: Tensor, weight: TensorLike): Tensor[] {
+  requireTensor(input, 'lerp');
+  requireTensor(end, 'lerp', 'end');
+  return [input, end, operand(weight, input.device, 'lerp')];
+}
+
+const lerpMethod = defineFunction(
+  'lerp(input, /, end, weight)',
+  (input: Tensor, end: Tensor, weight: TensorLike): Tensor =>
+    dispatchOne(lerpOp, lerpOperands(input, end, weight), NO_PARAMS),
+);
+addMethod('lerp', methodOf(lerpMethod));
 const lerp_ = defineFunction(
   'lerp_(input, /, end, weight)',
   (input: Tensor, end: Tensor, weight: TensorLike): Tensor => {
@@ -189,15 +229,15 @@ addMethod('lerp_', methodOf(lerp_));
 declare module '../core/tensor.js' {
   interface Tensor {
     /** this + value * tensor1 * tensor2; the same as {@link addcmul}. */
-    addcmul: MethodOf<typeof addcmul>;
+    addcmul: MethodOf<typeof addcmulMethod>;
     /** {@link addcmul} in place; see {@link Tensor.add_}. */
     addcmul_: MethodOf<typeof addcmul_, this>;
     /** this + value * tensor1 / tensor2; the same as {@link addcdiv}. */
-    addcdiv: MethodOf<typeof addcdiv>;
+    addcdiv: MethodOf<typeof addcdivMethod>;
     /** {@link addcdiv} in place; see {@link Tensor.add_}. */
     addcdiv_: MethodOf<typeof addcdiv_, this>;
     /** this + weight * (end - this); the same as {@link lerp}. */
-    lerp: MethodOf<typeof lerp>;
+    lerp: MethodOf<typeof lerpMethod>;
     /** {@link lerp} in place; see {@link Tensor.add_}. */
     lerp_: MethodOf<typeof lerp_, this>;
   }

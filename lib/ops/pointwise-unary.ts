@@ -6,7 +6,7 @@
  * integers and bools; `neg` to `trunc` keep every dtype; `isnan` to `logicalNot` give bool.
  * Gradient: yes in floating point, unless the op says otherwise. Every function throws
  * ArgumentError unless it gets a tensor; in place, also DtypeError for integers if the result is
- * floating.
+ * floating. All but `isnan` to `isfinite` take the option `out` of {@link add}.
  */
 
 import { dispatchOne } from '../core/dispatch.js';
@@ -16,21 +16,25 @@ import type { Op } from '../core/op.js';
 import { shown } from '../core/options.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
+import { writeOut } from './composite.js';
 import { definePointwise } from './define-pointwise.js';
-import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
+import { addMethod, NO_PARAMS, type UnaryFunction, unaryFunction } from './method.js';
 import { requireTensor } from './operand.js';
+import { dispatchInto, type OutOption } from './out.js';
 import { unarySamples } from './samples.js';
 
 type Definition = Parameters<typeof definePointwise<1>>[2];
 type Short = Omit<Definition, 'samples'> & { range?: { low?: number; high?: number } };
 
 /** @internal */
-export function unary(name: string, { range, ...definition }: Short): (input: Tensor) => Tensor {
+export function unary(name: string, { range, ...definition }: Short): UnaryFunction {
+  const hasTwins = definition.result !== 'BOOL' || name === 'logicalNot';
   const op: Op<object> = definePointwise(name, 1, {
+    out: hasTwins,
     ...definition,
     samples: unarySamples(NO_PARAMS, range),
   });
-  return unaryFunction(name, op, definition.result !== 'BOOL' || name === 'logicalNot');
+  return unaryFunction(name, op, hasTwins);
 }
 
 /** @internal */
@@ -171,9 +175,9 @@ const squareOfNumbers = unary('square', {
   vjp: (ctx, g) => [g.mul(ctx.input(0)).mul(2)],
 });
 /** Each element times itself; of bools in int64. Gradient: yes. @see PyTorch `torch.square` */
-export function square(input: Tensor): Tensor {
+export function square(input: Tensor, options?: OutOption): Tensor {
   requireTensor(input, 'square');
-  return squareOfNumbers(input.dtype === bool ? input.long() : input);
+  return squareOfNumbers(input.dtype === bool ? input.long() : input, options);
 }
 addMethod('square', function () {
   return square(this);
@@ -210,6 +214,7 @@ export const ceil = unary('ceil', {
   vjp: zeroGradient,
 });
 const roundOp = definePointwise('round', 1, {
+  out: true,
   doc: 'The nearest integer, halves to even.',
   expression: 'm::round(x)',
   classes: 'A',
@@ -225,16 +230,23 @@ export interface RoundOptions {
 
 /**
  * The nearest integer, or with `decimals` (0) the nearest number of so many digits; halves to even.
- * Shape and dtype stay. Gradient: 0.
+ * Shape and dtype stay. Gradient: 0; none with `out`.
  *
  * @throws ArgumentError unless `decimals` is an integer, and 0 for integer dtypes; for a value that
- * is not a tensor
+ * is not a tensor; and what {@link add} throws for `out`
  * @see PyTorch `torch.round`
  */
 export const round = defineFunction(
+  'round(input, /, *, decimals, out)',
+  (input: Tensor, { decimals = 0, out }: RoundOptions & OutOption = {}): Tensor => {
+    requireTensor(input, 'round');
+    if (decimals === 0) return dispatchInto(roundOp, [input], NO_PARAMS, out);
+    return writeOut('round', [input], out, () => roundMethod(input, { decimals }));
+  },
+);
+const roundMethod = defineFunction(
   'round(input, /, *, decimals)',
   (input: Tensor, { decimals = 0 }: RoundOptions = {}): Tensor => {
-    requireTensor(input, 'round');
     if (!Number.isInteger(decimals))
       throw new ArgumentError(`round: expected decimals to be an integer, got ${shown(decimals)}`, {
         op: 'round',
@@ -251,7 +263,7 @@ export const round = defineFunction(
     return decimals > 0 ? whole(input.mul(scale)).div(scale) : whole(input.div(scale)).mul(scale);
   },
 );
-addMethod('round', methodOf(round));
+addMethod('round', methodOf(roundMethod));
 const round_ = defineFunction(
   'round_(input, /, *, decimals)',
   (input: Tensor, options: RoundOptions = {}): Tensor =>
@@ -269,7 +281,7 @@ export const trunc = unary('trunc', {
 });
 
 /** Whether each element is NaN, as bool. Gradient: none. @see PyTorch `torch.isnan` */
-export const isnan = unary('isnan', {
+export const isnan: (input: Tensor) => Tensor = unary('isnan', {
   doc: 'Whether each element is NaN.',
   expression: 'x != x',
   classes: 'A',
@@ -280,7 +292,7 @@ export const isnan = unary('isnan', {
  * Whether each element is infinite, of either sign, as bool. Gradient: none. @see PyTorch
  * `torch.isinf`
  */
-export const isinf = unary('isinf', {
+export const isinf: (input: Tensor) => Tensor = unary('isinf', {
   doc: 'Whether each element is infinite.',
   expression: 'm::is_inf(x)',
   classes: 'A',
@@ -291,7 +303,7 @@ export const isinf = unary('isinf', {
  * Whether each element is neither infinite nor NaN, as bool. Gradient: none. @see PyTorch
  * `torch.isfinite`
  */
-export const isfinite = unary('isfinite', {
+export const isfinite: (input: Tensor) => Tensor = unary('isfinite', {
   doc: 'Whether each element is neither infinite nor NaN.',
   expression: 'm::is_finite(x)',
   classes: 'A',
@@ -345,7 +357,7 @@ declare module '../core/tensor.js' {
     /** {@link floor} in place; see {@link Tensor.add_}. */ floor_(): this;
     /** {@link ceil}: the smallest integer not below each element, in the same dtype. */ ceil(): Tensor;
     /** {@link ceil} in place; see {@link Tensor.add_}. */ ceil_(): this;
-    /** {@link round}: the nearest integer, halves to even. */ round: MethodOf<typeof round>;
+    /** {@link round}: the nearest integer, halves to even. */ round: MethodOf<typeof roundMethod>;
     /** {@link round} in place; see {@link Tensor.add_}. */ round_: MethodOf<typeof round_, this>;
     /** {@link trunc}: the integer part, towards zero, in the same dtype. */ trunc(): Tensor;
     /** {@link trunc} in place; see {@link Tensor.add_}. */ trunc_(): this;

@@ -19,9 +19,11 @@ import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { nonzero } from './nonzero.js';
 import { operand, requireTensor, type TensorLike } from './operand.js';
+import { dispatchInto, type OutOption, outOf } from './out.js';
 import { ternarySamples } from './pointwise-ternary.js';
 
 const whereOp: Op<object> = definePointwise('where', 3, {
+  out: true,
   doc: 'Elements of the second input where the first is not 0, else of the third.',
   expression: 'x != T(0) ? y : z',
   linear: [[1, 2]],
@@ -45,7 +47,7 @@ const whereOp: Op<object> = definePointwise('where', 3, {
  * one without dims (which blocks).
  *
  * Shapes: all three broadcast. Dtypes: condition bool (or uint8), of any dtype if it is the only
- * argument; the others promoted. Gradient: input and other.
+ * argument; the others promoted. Gradient: input and other; none with `out`, as {@link add}.
  *
  * @throws DtypeError for a condition of another dtype; ShapeError if shapes do not broadcast;
  * DeviceError for two devices; ArgumentError for a value that is neither a tensor nor a number
@@ -56,22 +58,27 @@ export function where(condition: Tensor): Tensor[];
 export function where(
   condition: Tensor,
   input: TensorLike,
-  other: TensorLike | { other: TensorLike },
+  other: TensorLike | ({ other: TensorLike } & OutOption),
+  options?: OutOption,
 ): Tensor;
 /** The same with options. */
-export function where(condition: Tensor, options: { input: TensorLike; other: TensorLike }): Tensor;
+export function where(
+  condition: Tensor,
+  options: { input: TensorLike; other: TensorLike } & OutOption,
+): Tensor;
 export function where(
   condition: Tensor,
   input?: TensorLike | WhereOptions,
   other?: TensorLike | WhereOptions,
+  options?: OutOption,
 ): Tensor | Tensor[] {
   requireTensor(condition, 'where', 'condition');
   if (isOptions(input))
-    return choose(condition, optionsOf('where', input as WhereOptions, 'input other'));
+    return choose(condition, optionsOf('where', input as WhereOptions, 'input other out'));
   if (isOptions(other))
     return choose(condition, {
       input: input as TensorLike,
-      ...optionsOf('where', other as WhereOptions, 'other'),
+      ...optionsOf('where', other as WhereOptions, 'other out'),
     });
   if (input === undefined && other === undefined) return nonzero(condition, { asTuple: true });
   if (condition.dtype !== bool && condition.dtype !== uint8)
@@ -81,15 +88,14 @@ export function where(
       { op: 'where', dtype: condition.dtype.name },
     );
   const { device } = condition;
-  return dispatchOne(
-    whereOp,
-    [
-      condition,
-      operand(input as TensorLike, device, 'where'),
-      operand(other as TensorLike, device, 'where'),
-    ],
-    NO_PARAMS,
-  );
+  const operands = [
+    condition,
+    operand(input as TensorLike, device, 'where'),
+    operand(other as TensorLike, device, 'where'),
+  ];
+  return options === undefined
+    ? dispatchOne(whereOp, operands, NO_PARAMS)
+    : dispatchInto(whereOp, operands, NO_PARAMS, outOf('where', options));
 }
 
 /** @throws DtypeError if the mask is not bool. */
@@ -126,12 +132,12 @@ function fillOperands(op: string, input: Tensor, mask: Tensor, value: TensorLike
   return [mask, filler, input];
 }
 
-interface WhereOptions {
+interface WhereOptions extends OutOption {
   input?: TensorLike;
   other?: TensorLike;
 }
 
-function choose(condition: Tensor, { input, other }: WhereOptions): Tensor {
+function choose(condition: Tensor, { input, other, out }: WhereOptions): Tensor {
   if (input === undefined || other === undefined)
     throw unexpected(
       'where',
@@ -139,7 +145,7 @@ function choose(condition: Tensor, { input, other }: WhereOptions): Tensor {
       'a tensor or a number',
       undefined,
     );
-  return where(condition, input, other);
+  return where(condition, input, other, { out });
 }
 
 addMethod('where', function (condition: Tensor, other: TensorLike | { other: TensorLike }) {

@@ -21,9 +21,24 @@ type Shared = {
     : never;
 }[keyof Functions & keyof Tensor];
 
+/** Arguments without options that are `out` alone, which methods do not take, as in PyTorch. */
+type WithoutOut<A> = A extends unknown[]
+  ? Required<A> extends [...infer Rest, infer Last]
+    ? 'out' extends keyof Last
+      ? keyof Last extends 'out'
+        ? Rest
+        : A
+      : A
+    : A
+  : never;
+
 /** Shared names whose arguments after the tensor differ. */
 type FunctionsThatDiffer = {
-  [K in Shared]: Same<Tail<Functions[K]>, Arguments<Tensor[K]>> extends true ? never : K;
+  [K in Shared]: true extends
+    | Same<Tail<Functions[K]>, Arguments<Tensor[K]>>
+    | Same<WithoutOut<Tail<Functions[K]>>, Required<Arguments<Tensor[K]>>>
+    ? never
+    : K;
 }[Shared];
 
 /** Names whose in-place method takes other arguments. */

@@ -19,7 +19,8 @@ const uncalled = /^(Tensor\.cuda|new cuda\.\w+|new (distributed\.)?\w+Error)$/;
 /** Entry points that share names with the one of one process; all of them are called. */
 const ofOtherEntries = /^(new )?(distributed|compile|testing)\./;
 /** Aliases of functions. */
-const aliases = /^(concat|concatenate|clip|divide|trueDivide|moveaxis|subtract|swapaxes|swapdims)$/;
+const aliases =
+  /^(absolute|concat|concatenate|clip|divide|greater|greaterEqual|less|lessEqual|moveaxis|multiply|negative|notEqual|subtract|swapaxes|swapdims|trueDivide)$/;
 
 /** All options of a function; of a class, those of its constructor and of its calls. */
 function known(): Map<string, Set<string>> {

@@ -2,6 +2,9 @@
  * A call of each public function of one process that has options but no declaration, with values
  * for the options.
  */
+import { allOps } from '../../lib/core/op.js';
+import { declarationOf } from '../../lib/core/signature.js';
+import * as shardwise from '../../lib/index.js';
 import {
   add,
   amp,
@@ -56,6 +59,20 @@ const decode = (module: (x: Tensor, y: Tensor, o: Options) => unknown) => (o: Op
   module(sequence(), sequence(), o);
 const attend = (module: nn.MultiheadAttention) => (o: Options) =>
   module(sequence(), sequence(), sequence(), o);
+
+/** Functions of the op table whose only option is `out`. */
+type Pointwise = (...args: unknown[]) => unknown;
+const functions = shardwise as unknown as Record<string, Pointwise>;
+const onlyOut: Calls = Object.fromEntries(
+  allOps()
+    .filter(({ name, traits }) => traits.includes('out') && !/^(add|sub|div|where)$/.test(name))
+    .filter(({ name }) => declarationOf(functions[name] as Pointwise) === undefined)
+    .map(({ name, pointwise }) => {
+      const operand = pointwise?.classes === 'I' ? x().int() : x();
+      const operands = pointwise?.arity === 1 ? [operand] : [operand, operand];
+      return [name, (o: Options) => functions[name]?.(...operands, o)];
+    }),
+);
 
 /** Calls of functions without a declaration, by their names in the types. */
 export const calls: Calls = {
@@ -126,6 +143,9 @@ export const calls: Calls = {
   'nn.init.orthogonal_': (o) => nn.init.orthogonal_(x(), o),
   'nn.init.kaimingUniform_': (o) => nn.init.kaimingUniform_(x(), fan(o)),
   'nn.init.kaimingNormal_': (o) => nn.init.kaimingNormal_(x(), fan(o)),
+  ...onlyOut,
+  'nn.functional.sigmoid': (o) => nn.functional.sigmoid(x(), o),
+  'nn.functional.tanh': (o) => nn.functional.tanh(x(), o),
   add: (o) => add(x(), x(), o),
   sub: (o) => sub(x(), x(), o),
   div: (o) => div(x(), x(), o),
