@@ -9,7 +9,8 @@ import {
   type PendingSave,
 } from './save/pending-saves.js';
 import { checkFolder, prepareSave, writeSave } from './save/save.js';
-import { type CheckpointState, rng, type Stateful } from './state/state-entries.js';
+import type { Stateful } from './state/paths.js';
+import { type CheckpointState, rng } from './state/state-entries.js';
 
 /** Options of `distributedCheckpoint.save`. */
 export interface DistributedSaveOptions {

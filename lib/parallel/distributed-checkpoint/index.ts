@@ -16,4 +16,5 @@ export {
 export type { LoadedCheckpoint } from './load/load.js';
 export { Checkpointer, type CheckpointerOptions } from './runs/checkpointer.js';
 export type { PendingSave } from './save/pending-saves.js';
-export type { CheckpointState, CheckpointValue, Stateful } from './state/state-entries.js';
+export type { Stateful } from './state/paths.js';
+export type { CheckpointState, CheckpointValue } from './state/state-entries.js';

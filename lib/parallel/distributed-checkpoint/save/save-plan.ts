@@ -2,6 +2,7 @@
 import { numelOf } from '../../../core/shape.js';
 import { CheckpointError, type DTypeName, dtypeByName } from '../../../index.js';
 import type { Region } from '../checkpoint-index.js';
+import { checkReplicas } from './replicas.js';
 
 /** A part of a tensor that a rank holds. */
 export interface HeldPart extends Region {
@@ -9,6 +10,10 @@ export interface HeldPart extends Region {
   readonly dtype: DTypeName;
   /** Of the whole tensor. */
   readonly shape: readonly number[];
+  /** Of a plain tensor of several ranks, to compare it. */
+  readonly checksum?: number;
+  /** Whether the ranks may hold other values: then the first one writes all. */
+  readonly mayDiffer?: boolean;
 }
 
 /** A part that a rank writes. */
@@ -38,6 +43,7 @@ export function planChunks(op: string, held: readonly (readonly HeldPart[])[]): 
     return { ...part, rank, name: nameOf(part) };
   };
   const shared = sharedParts(op, held);
+  checkReplicas(op, held);
   const all = shared.reduce((sum, { part }) => sum + bytesOf(part), 0);
   // What one rank alone holds is written by it; the rest fills up, the largest first.
   const planned = shared
@@ -86,7 +92,7 @@ function sharedParts(op: string, held: readonly (readonly HeldPart[])[]): Shared
       const key = `${part.path} ${part.offsets} ${part.sizes}`;
       const shared = byRegion.get(key);
       if (shared === undefined) byRegion.set(key, { part, ranks: [rank] });
-      else shared.ranks.push(rank);
+      else if (part.mayDiffer !== true) shared.ranks.push(rank);
     }
   });
   return [...byRegion.values()];

@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { unexpected } from '../../../core/options.js';
+import { DTensor } from '../../../dtensor/index.js';
 import {
   ArgumentError,
   CheckpointError,
@@ -31,9 +32,10 @@ import {
   shardFileName,
 } from '../checkpoint-index.js';
 import type { Ranks } from '../ranks.js';
-import { encodeValue } from '../state/json-values.js';
+import { encodeValue, RANDOM } from '../state/json-values.js';
 import { type HeldRegion, heldRegion, reduced } from '../state/shard-regions.js';
 import { type CheckpointState, StateEntries } from '../state/state-entries.js';
+import { sampleChecksum } from './replicas.js';
 import { type HeldPart, type PlannedChunk, planChunks } from './save-plan.js';
 
 const OP = 'distributedCheckpoint.save';
@@ -117,12 +119,15 @@ async function contribute(
     regions.set(name, region);
     const { offsets, sizes } = region;
     const { shape, dtype } = tensor;
-    parts.push({ path: name, dtype: dtype.name as DTypeName, shape: [...shape], offsets, sizes });
+    const part = { path: name, dtype: dtype.name as DTypeName, shape: [...shape], offsets, sizes };
+    if (ranks.size === 1 || tensor instanceof DTensor) parts.push(part);
+    else if (entries.buffers.has(name)) parts.push({ ...part, mayDiffer: true });
+    else parts.push({ ...part, checksum: await sampleChecksum(region.local) });
   }
   const values = [...entries.values].map(([name, { value, isRandom }]): [string, string] => {
     const json = encodeValue(value);
     if (json === undefined) throw unexpected(OP, name, 'a value that JSON can hold', value);
-    return [name, JSON.stringify(isRandom ? { $random: json } : json)];
+    return [name, JSON.stringify(isRandom ? { [RANDOM]: json } : json)];
   });
   return {
     parts,

@@ -3,6 +3,8 @@
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
 const TAG = '$value';
+/** Marks the state of random numbers in a checkpoint. */
+export const RANDOM = '$random';
 
 /** A value that JSON can hold; null if it holds something else, such as a function. */
 export function encodeValue(value: unknown): Json | undefined {
@@ -18,7 +20,14 @@ export function encodeValue(value: unknown): Json | undefined {
   }
   const entries = Object.entries(value).map(([name, each]) => [name, encodeValue(each)] as const);
   if (entries.some(([, each]) => each === undefined)) return undefined;
-  return Object.fromEntries(entries) as { [name: string]: Json };
+  const record = Object.fromEntries(entries) as { [name: string]: Json };
+  return isMarked(record) ? { [TAG]: record } : record;
+}
+
+/** Whether it could be taken for something else: then it is stored inside of a tagged object. */
+function isMarked(record: object): boolean {
+  const names = Object.keys(record);
+  return names.length === 1 && (names[0] === TAG || names[0] === RANDOM);
 }
 
 const numberText = (value: number): string => (Object.is(value, -0) ? '-0' : String(value));
@@ -30,9 +39,14 @@ export function decodeValue(json: unknown): unknown {
   const entries = Object.entries(json);
   const [first] = entries;
   if (entries.length === 1 && first?.[0] === TAG) {
-    const text = String(first[1]);
+    const tagged: unknown = first[1];
+    if (typeof tagged === 'object' && tagged !== null) return decodedEntries(tagged);
+    const text = String(tagged);
     if (text === 'undefined') return undefined;
     return text.startsWith('bigint ') ? BigInt(text.slice(7)) : Number(text);
   }
-  return Object.fromEntries(entries.map(([name, each]) => [name, decodeValue(each)]));
+  return decodedEntries(json);
 }
+
+const decodedEntries = (json: object): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(json).map(([name, each]) => [name, decodeValue(each)]));

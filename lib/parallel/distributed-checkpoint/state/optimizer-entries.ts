@@ -17,6 +17,9 @@ import { targetLike } from './targets.js';
 
 type Group = Record<string, unknown> & { params: string[] };
 
+/** Where the name of the class of an optimizer is; checkpoints of earlier versions lack it. */
+const classPath = (path: string): string => `${path}.class`;
+
 /** Adds the entries of an optimizer to those of a state. */
 export function optimizerEntries(
   entries: StateEntries,
@@ -30,6 +33,7 @@ export function optimizerEntries(
     addTargets(entries, entries.saved, path, optimizer, names);
     return;
   }
+  entries.addValue(classPath(path), { value: optimizer.constructor.name, set: () => {} });
   groups.forEach((group, i) => {
     entries.addValue(`${path}.param_groups.${i}`, { value: group, set: () => {} });
   });
@@ -130,6 +134,9 @@ function addTargets(
     };
     entries.addValue(full, { value: 0, set });
   }
+  if (saved.values[classPath(path)] !== undefined)
+    entries.addValue(classPath(path), { value: null, set: () => {} });
+  checkSameOptions(entries.op, saved, path, optimizer);
   const groups = optimizer.paramGroups.map(({ params }, i) => {
     const full = `${path}.param_groups.${i}`;
     entries.addValue(full, { value: null, set: () => {} });
@@ -157,6 +164,45 @@ function savedGroup(saved: CheckpointIndex, full: string): Group | null {
   const found = saved.values[full];
   const group = found !== undefined && 'value' in found ? decodeValue(found.value) : null;
   return Array.isArray((group as Group | null)?.params) ? (group as Group) : null;
+}
+
+/** The options of a group that make an optimizer what it is; schedules add one. */
+const optionsOf = (group: object): string[] =>
+  Object.keys(group).filter((name) => name !== 'params' && name !== 'initial_lr');
+
+/** @throws CheckpointError if the checkpoint has the state of an optimizer with other options */
+function checkSameOptions(
+  op: string,
+  saved: CheckpointIndex,
+  path: string,
+  optimizer: optim.Optimizer,
+): void {
+  const group = savedGroup(saved, `${path}.param_groups.0`);
+  const [first] = optimizer.stateDict().param_groups;
+  const name = saved.values[classPath(path)];
+  const savedName = name !== undefined && 'value' in name ? String(name.value) : null;
+  const ownName = optimizer.constructor.name;
+  if (group === null || first === undefined || savedName === ownName) return;
+  const [own, other] = [optionsOf(first), optionsOf(group)];
+  const lacks = (a: readonly string[], b: readonly string[]): boolean =>
+    b.some((option) => !a.includes(option));
+  // Earlier versions of a class may have had fewer options.
+  if (!lacks(other, own) && (savedName === null || !lacks(own, other))) return;
+  throw new CheckpointError(
+    `${op}: "${path}" is ${ownName} with the options ${own.join(', ')}, and the checkpoint has the ` +
+      `state of ${savedName ?? 'an optimizer'} with the options ${other.join(', ')} and the states ` +
+      `${savedStates(saved, path).join(', ') || '(none)'}. Load it into such an optimizer, or leave ` +
+      `"${path}" out of the state and pass { strict: false }.`,
+    { op, path, optimizer: ownName, saved: savedName },
+  );
+}
+
+/** The names of the states of parameters in a checkpoint. */
+function savedStates(saved: CheckpointIndex, path: string): string[] {
+  const names = [...Object.keys(saved.tensors), ...Object.keys(saved.values)]
+    .filter((full) => full.startsWith(`${path}.state.`))
+    .map((full) => full.slice(full.lastIndexOf('.') + 1));
+  return [...new Set(names)].sort();
 }
 
 /** @throws CheckpointError if a group has other parameters than the saved one */

@@ -1,7 +1,7 @@
 /** The plain value of a checkpoint that a rank gets. */
 import type { RngState } from '../../../index.js';
 import type { SavedValue } from '../checkpoint-index.js';
-import { decodeValue } from './json-values.js';
+import { decodeValue, RANDOM } from './json-values.js';
 
 /** Distance of the seeds of ranks that share a saved state: a large prime. */
 const SEED_STEP = 2_147_483_659;
@@ -23,6 +23,6 @@ export function valueFor(saved: SavedValue, { rank }: { readonly rank: number })
 
 /** The value, also if it is marked as the state of random numbers. */
 function valueOf(json: unknown): unknown {
-  const marked = (json as { $random?: unknown } | null)?.$random;
-  return decodeValue(marked === undefined ? json : marked);
+  const isMarked = typeof json === 'object' && json !== null && Object.keys(json).join() === RANDOM;
+  return decodeValue(isMarked ? (json as { [RANDOM]: unknown })[RANDOM] : json);
 }

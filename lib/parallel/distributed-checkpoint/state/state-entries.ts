@@ -17,15 +17,9 @@ import {
 } from '../../../index.js';
 import type { CheckpointIndex } from '../checkpoint-index.js';
 import { optimizerEntries } from './optimizer-entries.js';
+import { isRecord, isStateful, joined, putAt, type Stateful } from './paths.js';
 import { targetLike } from './targets.js';
-
-/** An object that saves and loads itself: a module, an optimizer, a schedule, a `GradScaler`. */
-export interface Stateful {
-  /** The state: tensors and plain values, in objects and lists. */
-  stateDict(): unknown;
-  /** Takes such a state over. */
-  loadStateDict(state: never): unknown;
-}
+import { withoutTensors, withTensors } from './tensor-places.js';
 
 /** What a checkpoint saves and loads; objects may be nested. */
 export type CheckpointValue =
@@ -61,6 +55,8 @@ export interface ValueEntry {
 export class StateEntries {
   readonly tensors = new Map<string, Tensor>();
   readonly values = new Map<string, ValueEntry>();
+  /** Paths of buffers of modules, which may differ between ranks. */
+  readonly buffers = new Set<string>();
   /** Paths of tensors that have another path before: shared parameters are stored once. */
   readonly aliases = new Map<string, string>();
   private readonly firstPaths = new Map<Tensor, string>();
@@ -130,6 +126,8 @@ export class StateEntries {
     else if (value instanceof Generator) this.visitGenerator(path, value);
     else if (value === rng) this.visitRng(path);
     else if (isStateful(value)) this.visitStateful(path, value);
+    else if (this.saved !== null && isRecord(value) && Object.keys(value).length === 0)
+      this.fill(this.saved, path, value);
     else if (isRecord(value) || (Array.isArray(value) && hasStates(value))) {
       if (level === MOST_LEVELS)
         throw new ArgumentError(
@@ -159,13 +157,33 @@ export class StateEntries {
   /** The tensors of the state dict are those of the module, so they are loaded in place. */
   private visitModule(path: string, module: nn.AnyModule): void {
     const state = module.stateDict({ keepVars: true });
-    for (const [name, tensor] of Object.entries(state)) this.addTensor(joined(path, name), tensor);
+    const buffers = new Set(module.buffers());
+    for (const [name, tensor] of Object.entries(state)) {
+      this.addTensor(joined(path, name), tensor);
+      if (buffers.has(tensor)) this.buffers.add(joined(path, name));
+    }
     if (this.saved === null) return;
     const own = new Set(
       [...module.parameters(), ...module.buffers()].map((t) => t.untypedStorage()),
     );
     const isCopy = (t: Tensor): boolean => !own.has(t.untypedStorage());
     if (Object.values(state).some(isCopy)) this.finish.push(() => module.loadStateDict(state));
+  }
+
+  /** An empty object gets all that the checkpoint has there. */
+  private fill(saved: CheckpointIndex, path: string, record: Record<string, unknown>): void {
+    const prefix = `${path}.`;
+    const put = (full: string, value: unknown): void =>
+      putAt(record, full.slice(prefix.length), value);
+    for (const [full, { shape, dtype }] of Object.entries(saved.tensors)) {
+      if (!full.startsWith(prefix)) continue;
+      const tensor = targetLike(undefined, shape, dtype as DTypeLike);
+      this.addTensor(full, tensor);
+      this.finish.push(() => put(full, tensor));
+    }
+    for (const full of Object.keys(saved.values))
+      if (full.startsWith(prefix))
+        this.addValue(full, { value: null, set: (value) => put(full, value) });
   }
 
   private visitRng(path: string): void {
@@ -219,19 +237,6 @@ export class StateEntries {
 }
 
 const MOST_LEVELS = 100;
-const joined = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  if (typeof value !== 'object' || value === null) return false;
-  const prototype = Object.getPrototypeOf(value);
-  return (prototype === Object.prototype || prototype === null) && !isStateful(value);
-}
-
-function isStateful(value: unknown): value is Stateful {
-  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false;
-  const { stateDict, loadStateDict } = value as Partial<Stateful>;
-  return typeof stateDict === 'function' && typeof loadStateDict === 'function';
-}
 
 /** Whether a list is more than a plain value. */
 const hasStates = (list: readonly unknown[]): boolean => list.some((each) => !isPlainValue(each));
@@ -242,33 +247,4 @@ function isPlainValue(value: unknown, level = 0): boolean {
   if (level > MOST_LEVELS) return false;
   if (Array.isArray(value)) return value.every((each) => isPlainValue(each, level + 1));
   return isRecord(value) && Object.values(value).every((each) => isPlainValue(each, level + 1));
-}
-
-const TENSOR = '$tensor';
-
-/** A copy of a state with the paths of tensors in their places. */
-function withoutTensors(value: unknown, path: string, found: Map<string, Tensor>): unknown {
-  if (value instanceof Tensor) {
-    found.set(path, value);
-    return { [TENSOR]: path };
-  }
-  if (Array.isArray(value))
-    return value.map((each, i) => withoutTensors(each, joined(path, String(i)), found));
-  if (!isRecord(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, each]) => [
-      name,
-      withoutTensors(each, joined(path, name), found),
-    ]),
-  );
-}
-
-function withTensors(value: unknown, tensors: ReadonlyMap<string, Tensor>): unknown {
-  if (Array.isArray(value)) return value.map((each) => withTensors(each, tensors));
-  if (!isRecord(value)) return value;
-  const path = value[TENSOR];
-  if (typeof path === 'string' && tensors.has(path)) return tensors.get(path);
-  return Object.fromEntries(
-    Object.entries(value).map(([name, each]) => [name, withTensors(each, tensors)]),
-  );
 }

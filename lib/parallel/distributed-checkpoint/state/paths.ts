@@ -1,0 +1,44 @@
+/** Objects of a state, and dotted paths into them. */
+
+/** An object that saves and loads itself: a module, an optimizer, a schedule, a `GradScaler`. */
+export interface Stateful {
+  /** The state: tensors and plain values, in objects and lists. */
+  stateDict(): unknown;
+  /** Takes such a state over. */
+  loadStateDict(state: never): unknown;
+}
+
+export const joined = (path: string, name: string): string =>
+  path === '' ? name : `${path}.${name}`;
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return (prototype === Object.prototype || prototype === null) && !isStateful(value);
+}
+
+export function isStateful(value: unknown): value is Stateful {
+  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false;
+  const { stateDict, loadStateDict } = value as Partial<Stateful>;
+  return typeof stateDict === 'function' && typeof loadStateDict === 'function';
+}
+
+/** Sets what a path leads to; objects on it that are missing are made. */
+export function putAt(record: Record<string, unknown>, path: string, value: unknown): void {
+  const dot = path.indexOf('.');
+  const [name, rest] = dot < 0 ? [path, ''] : [path.slice(0, dot), path.slice(dot + 1)];
+  const before = Object.hasOwn(record, name) ? record[name] : undefined;
+  if (dot < 0 || (before !== undefined && !isRecord(before))) {
+    // A property of its own, also if it is called __proto__.
+    Object.defineProperty(record, path, {
+      value,
+      configurable: true,
+      enumerable: true,
+      writable: true,
+    });
+    return;
+  }
+  const inner = before ?? {};
+  if (before === undefined) putAt(record, name, inner);
+  putAt(inner, rest, value);
+}
