@@ -43,12 +43,13 @@ export interface DistributedCheckpoint {
    * Saves a state from all ranks, which call it together; without a process group, from this one.
    * Each rank writes its own shards to one safetensors file of the folder, what several ranks hold
    * is written once, and an index is written last. A crash at any moment leaves the last
-   * checkpoint.
+   * checkpoint. Plain tensors are compared between ranks, large ones by a sample; buffers of modules
+   * are those of the first rank.
    *
    * @param state - tensors, distributed tensors, modules, optimizers, other objects with
    * `stateDict`, and plain values, in nested objects
-   * @throws CheckpointError on all ranks if one of them cannot write, with its cause; ArgumentError
-   * for values that cannot be saved
+   * @throws CheckpointError on all ranks if one of them cannot write, with its cause, or a plain
+   * tensor differs between them; ArgumentError for values that cannot be saved
    * @see PyTorch `torch.distributed.checkpoint.save`
    * @example await distributedCheckpoint.save('run', { model, optimizer, rng:
    * distributedCheckpoint.rng, step });
@@ -56,8 +57,8 @@ export interface DistributedCheckpoint {
   save(folder: string, state: CheckpointState, options?: DistributedSaveOptions): Promise<void>;
   /**
    * Loads a checkpoint into a state, which the ranks of any number and mesh call together. Tensors
-   * are filled in place, plain values are set in the objects of the state, and other objects get
-   * theirs by `loadStateDict`. A rank reads the bytes that it holds and at most 1 MiB more.
+   * are filled in place, plain values are set in the objects of the state, an empty object gets all
+   * that the checkpoint has there, and other objects get theirs by `loadStateDict`. A rank reads the bytes that it holds and at most 1 MiB more.
    *
    * @throws CheckpointError on all ranks, before anything changes, if there is no checkpoint or it
    * does not fit the state; after some tensors were loaded, if a file is missing or damaged

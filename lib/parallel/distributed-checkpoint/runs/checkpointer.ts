@@ -58,6 +58,7 @@ export class Checkpointer {
   private readonly ranks = new Ranks('signals');
   private readonly unwatch: () => void;
   private pending: PendingSave | null = null;
+  private isClosing = false;
   /** Steps that {@link resume} could not load. */
   private readonly damaged = new Set<number>();
   /** Whether the folder is known to hold no checkpoints of later steps. */
@@ -167,12 +168,17 @@ export class Checkpointer {
 
   /**
    * Waits for the save in the background, and stops watching signals. A signal that came after the
-   * last step ends the process now. @throws CheckpointError
+   * last step, or comes during the wait, ends the process then. @throws CheckpointError
    */
   async close(): Promise<void> {
-    const signal = signalOf(signalNumber());
-    this.unwatch();
-    await this.finish();
+    this.isClosing = true;
+    let signal: StopSignal | null = null;
+    try {
+      await this.finish();
+    } finally {
+      signal = signalOf(signalNumber());
+      this.unwatch();
+    }
     if (signal !== null) endBy(signal);
   }
 
@@ -202,7 +208,8 @@ export class Checkpointer {
 
   private reportSignal(signal: StopSignal): void {
     if (this.ranks.rank !== 0) return;
-    console.error(`${signal}: saving at the end of the next step; a second ${signal} ends at once`);
+    const plan = this.isClosing ? 'ending when the save is complete' : 'saving at the end of the next step';
+    console.error(`${signal}: ${plan}; a second ${signal} ends at once`);
   }
 
   private async end(signal: StopSignal, folder: string): Promise<void> {

@@ -1,7 +1,7 @@
 /** A run that is saved every few steps, and stopped by a signal, goes on where it was. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -123,9 +123,11 @@ describe('a Checkpointer', () => {
   });
 });
 
-/** A run, what it prints, and how it ended. */
-function startRun(...args: string[]) {
-  const name = 'parallel/distributed-checkpoint/runs/stoppable-run';
+const startRun = (...args: string[]) => startProgram('stoppable-run', ...args);
+
+/** A program, what it prints, and how it ended. */
+function startProgram(file: string, ...args: string[]) {
+  const name = `parallel/distributed-checkpoint/runs/${file}`;
   const program: ChildProcess = spawn(
     process.execPath,
     [...programArguments(name), folder, ...args],
@@ -143,7 +145,7 @@ function startRun(...args: string[]) {
     for (;;) {
       const match = text.match(pattern);
       if (match !== null) return match;
-      assert.equal(program.exitCode, null, text);
+      assert.deepEqual([program.exitCode, program.signalCode], [null, null], text);
       await sleep(10);
     }
   };
@@ -194,5 +196,39 @@ describe('a run that gets a signal', () => {
     await run.ended;
     assert.match(run.output(), /saved \S*step-\d+\. To go on/);
     assert.equal(steps().length, 1);
+  });
+});
+
+describe('a Checkpointer that is closed during a save', () => {
+  const complete = () => path.join(folder, 'step-1', 'checkpoint.index.json');
+
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    it(`completes the save on ${signal}, then ends by it`, async function () {
+      this.timeout(60_000);
+      const run = startProgram('closing-run');
+      for (const rank of [0, 1]) await run.until(new RegExp(`rank ${rank} closes\\n`));
+      run.program.kill(signal);
+      await run.until(new RegExp(`${signal}: ending when the save is complete`));
+      await sleep(200);
+      assert.equal(existsSync(complete()), false);
+      writeFileSync(path.join(folder, 'go'), '');
+      assert.equal((await run.ended).signal, signal, run.output());
+      assert.doesNotMatch(run.output(), /has closed/);
+      assert.ok(existsSync(complete()), run.output());
+      const state = { t: zeros([1000]) };
+      await distributedCheckpoint.load(path.join(folder, 'step-1'), state);
+      assert.equal(state.t.sum().item(), 7000);
+    });
+
+  it('ends at once at a second signal', async function () {
+    this.timeout(60_000);
+    const run = startProgram('closing-run');
+    for (const rank of [0, 1]) await run.until(new RegExp(`rank ${rank} closes\\n`));
+    run.program.kill('SIGINT');
+    await run.until(/SIGINT: ending/);
+    await sleep(1_200);
+    run.program.kill('SIGINT');
+    assert.equal((await run.ended).signal, 'SIGINT', run.output());
+    assert.equal(existsSync(complete()), false);
   });
 });
