@@ -22,6 +22,8 @@ export interface Layers {
   autograd: Layer;
   /** Null until distributed tensors are loaded. */
   dtensor: Layer | null;
+  /** Whether `dtensor` is a dispatch mode, which sees every call. */
+  hasMode: boolean;
   backend: Backend;
 }
 
@@ -61,6 +63,7 @@ export const layers: Layers = {
   entry: notInstalled('layers.entry'),
   autograd: notInstalled('layers.autograd'),
   dtensor: null,
+  hasMode: false,
   backend: {
     run: notInstalled('layers.backend'),
     values: notInstalled('layers.backend'),

@@ -110,6 +110,8 @@ export interface ParamsPlan {
   readonly kernelParams: readonly string[];
   /** Appends the others after `lower`; null if there are none. */
   readonly append: AppendParams | null;
+  /** The functions that give numbers which the caller does not pass. */
+  readonly computed: readonly (() => number)[];
   /** Parameters that a sharding decision may depend on. */
   readonly keyed: readonly string[];
 }
@@ -150,6 +152,9 @@ export function planParams(schema: ParamSchema): ParamsPlan {
   const plan: { -readonly [K in keyof ParamsPlan]: ParamsPlan[K] } = {
     kernelParams: fields.map(([name, { field }]) => field ?? name),
     append: null,
+    computed: appended.flatMap(([, field]) =>
+      field.isPassed || field.toKernel === null ? [] : [field.toKernel as () => number],
+    ),
     keyed: entries.filter(([, field]) => field.isPassed && field.inKey).map(([name]) => name),
   };
   // Compiled at the first call, because a program uses few of the ops that it imports.

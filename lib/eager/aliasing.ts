@@ -43,6 +43,11 @@ function isSameWindow(a: Tensor, b: Tensor): boolean {
   );
 }
 
+/** Whether two storages may have memory in common. */
+export function mayShareMemory(a: Storage | null, b: Storage | null): boolean {
+  return distance(a, b) !== null;
+}
+
 /** The offset of the second from the first in bytes; null for different memory. */
 function distance(a: Storage | null, b: Storage | null): number | null {
   if (a === b) return 0;

@@ -3,14 +3,14 @@
  * one native call.
  */
 
-import type { MemoryAccess } from '../core/command.js';
+import type { CommandWriter, MemoryAccess } from '../core/command.js';
 import { cpu, type Device, toOneDevice } from '../core/device.js';
 import { DeviceError } from '../core/errors.js';
 import { hooks } from '../core/hooks.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
 import { currentRuntime, processRuntime } from '../core/rank-runtime.js';
 import { contiguousStrides, formatShape, isContiguousLayout, numelOf } from '../core/shape.js';
-import { Storage } from '../core/storage.js';
+import { FAKE_HANDLE, Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { overlaps, overlapsPartly } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
@@ -20,6 +20,37 @@ import { allocateNow, allocatePinned, readBytesSync, writeBytes } from './memory
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
 const kernelIds: number[] = [];
+
+/** Receives the commands of ops instead of the addon: see {@link recordCommands}. */
+export interface CommandSink {
+  /** A command in the order of execution. Its outputs are tensors without memory. */
+  command(
+    op: AnyOp,
+    kernel: number,
+    device: Device,
+    inputs: readonly Tensor[],
+    outputs: readonly Tensor[],
+    params: object,
+  ): void;
+  /** Called for what is no command, such as a copy between devices. Throws. */
+  refuse(what: string): never;
+}
+
+let sink: CommandSink | null = null;
+
+/**
+ * Runs `fn`; the commands of the ops that it runs by {@link runEager} go to `to`. Tensors have a
+ * storage, but no memory.
+ */
+export function recordCommands<T>(to: CommandSink, fn: () => T): T {
+  const before = sink;
+  sink = to;
+  try {
+    return fn();
+  } finally {
+    sink = before;
+  }
+}
 
 /** Runs an op; the last of the dispatcher's layers. */
 export function runEager(
@@ -66,6 +97,10 @@ function runView(op: AnyOp, input: Tensor, params: object): Tensor {
 const memory: MemoryAccess = {
   allocate(op, { shape, strides, dtype, device }, pinned = false) {
     if (device.type === 'meta') return fakeTensor({ shape, strides, dtype, device });
+    if (sink !== null) {
+      if (pinned) sink.refuse('pinned memory');
+      return withoutMemory(allocateOutput({ shape, strides, dtype, device }));
+    }
     const bytes = numelOf(shape) * dtype.itemsize;
     const storage = pinned ? allocatePinned(bytes) : allocateNow(device, bytes);
     const t = new Tensor(shape, strides ?? contiguousStrides(shape), 0, dtype, device, storage);
@@ -77,6 +112,7 @@ const memory: MemoryAccess = {
     launch(hooks.copyOp, [from], [to], {});
   },
   copyBytes(from, to) {
+    sink?.refuse('a copy between devices');
     if (to.device.type === 'meta') return;
     if (from.device.type === 'meta') throw noValues('to', from);
     const { itemsize } = from.dtype;
@@ -173,15 +209,41 @@ function launch(
   const device = outputs.length > 0 ? (outputs[0] as Tensor).device : firstDevice(inputs);
   for (let i = 0; i < inputs.length; i++)
     if ((inputs[i] as Tensor).device !== device) checkOwner(op, inputs[i] as Tensor, device);
+  if (sink !== null) {
+    sink.command(op, kernel, device, inputs, outputs, params);
+    outputs.forEach(withoutMemory);
+    return;
+  }
   writer.words.begin(op.name);
-  if (op.lower !== null) op.lower(writer.words, inputs, outputs, params);
-  else lowerAsIs(inputs, outputs);
-  op.params.append?.(writer.words, params);
+  writeOperands(writer.words, op, inputs, outputs, params);
   submitCommand(op, kernel, device, inputs, outputs);
 }
 
-function lowerAsIs(inputs: readonly Tensor[], outputs: readonly Tensor[]): void {
-  const command = writer.words;
+/** Marks a tensor that no command of the addon will allocate. */
+function withoutMemory(t: Tensor): Tensor {
+  const storage = t.storage as Storage;
+  if (storage.handle === 0) storage.handle = FAKE_HANDLE;
+  return t;
+}
+
+/** Writes the operands of a kernel and its parameters. */
+export function writeOperands(
+  command: CommandWriter,
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  outputs: readonly Tensor[],
+  params: object,
+): void {
+  if (op.lower !== null) op.lower(command, inputs, outputs, params);
+  else lowerAsIs(command, inputs, outputs);
+  op.params.append?.(command, params);
+}
+
+function lowerAsIs(
+  command: CommandWriter,
+  inputs: readonly Tensor[],
+  outputs: readonly Tensor[],
+): void {
   for (let i = 0; i < inputs.length; i++) command.tensor(inputs[i] as Tensor);
   for (let i = 0; i < outputs.length; i++) command.output(outputs[i] as Tensor);
 }

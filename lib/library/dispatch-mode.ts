@@ -45,10 +45,11 @@ export function withDispatchMode<T>(mode: DispatchMode, fn: () => T): T {
   checkFunction('withDispatchMode', 'mode', mode);
   checkFunction('withDispatchMode', 'fn', fn);
   layers.backend.capture?.unsupported('withDispatchMode() was called');
-  const before = layers.dtensor;
+  const { dtensor: before, hasMode: hadMode } = layers;
   const below: Layer = before ?? ((...call) => layers.backend.run(...call));
   const layer: Layer = (op, inputs, params, into) => {
     layers.dtensor = before;
+    layers.hasMode = hadMode;
     try {
       const call: DispatchedCall = {
         op: op.name,
@@ -60,15 +61,18 @@ export function withDispatchMode<T>(mode: DispatchMode, fn: () => T): T {
       return checked(mode(call));
     } finally {
       layers.dtensor = layer;
+      layers.hasMode = true;
     }
   };
   layers.dtensor = layer;
+  layers.hasMode = true;
   try {
     const result = fn();
     checkSynchronous('withDispatchMode', result, 'the mode would end at its first await');
     return result;
   } finally {
     layers.dtensor = before;
+    layers.hasMode = hadMode;
   }
 }
 

@@ -115,6 +115,20 @@ export interface Addon {
    */
   submit(numWords: number): undefined | Token | Token[];
 
+  /**
+   * Decodes and checks the commands of a plan for a device (native/README.md has their words).
+   * Writes its id to words[0]. The plan is freed with the token.
+   */
+  createPlan(words: Float64Array, device: number): Token;
+  /**
+   * Runs or enqueues all commands of a plan. The words have handle and first byte of each given
+   * storage, then random state; afterwards the handles of the outputs. Returns as {@link submit}
+   * does for `withTokens`, or false, and has done nothing, if a given storage was freed, is too
+   * small, has no value, or is of an ArrayBuffer or another device. When it throws, words[0] is the
+   * index of the command that failed, or -1 if none has run.
+   */
+  runPlan(plan: number, stream: number, withTokens: boolean): undefined | false | Token | Token[];
+
   /** Allocates on the stream; writes the handle to words[0]. */
   allocate(stream: number, bytes: number, withToken: boolean): undefined | Token;
   /**

@@ -27,6 +27,7 @@ export function guard(native: NativeAddon): Addon {
   const {
     takeFailure,
     submit,
+    runPlan,
     collective,
     allocate,
     release,
@@ -54,6 +55,7 @@ export function guard(native: NativeAddon): Addon {
   return {
     ...(Object.fromEntries(plain) as Addon),
     submit: (numWords) => value(submit(numWords)),
+    runPlan: (plan, stream, withTokens) => value(runPlan(plan, stream, withTokens)),
     collective: (numWords) => value(collective(numWords)),
     allocate: (stream, bytes, withToken) => value(allocate(stream, bytes, withToken)),
     release: (handle) => value(release(handle)),

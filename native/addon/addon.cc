@@ -35,6 +35,7 @@ napi_value init(napi_env env, napi_value exports) {
   set_property(env, exports, "kernelNames", names);
   export_function<last_failure>(env, exports, "takeFailure");
   export_submit(*state, exports);
+  export_plans(*state, exports);
   export_memory(env, exports);
   export_transfer(env, exports);
   export_streams(env, exports);

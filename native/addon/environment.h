@@ -60,6 +60,7 @@ struct SharedToken {
 struct GlooEngine;
 struct GlooWorld;
 struct Member;
+struct Plan;
 namespace comm {
 class Region;
 }
@@ -94,6 +95,8 @@ struct Environment {
   bool blocking = false;
   bool closed = false;
   CallFailure failure;
+  std::unordered_map<int64_t, std::shared_ptr<Plan>> plans;
+  int64_t next_plan = 1;
   // the present command; its memory is reused
   void* decoded = nullptr;
 
@@ -163,6 +166,7 @@ Environment& state_of(napi_env env);
 void trim_c_heap();
 
 void export_submit(Environment& state, napi_value exports);
+void export_plans(Environment& state, napi_value exports);
 void export_memory(napi_env env, napi_value exports);
 void export_transfer(napi_env env, napi_value exports);
 void export_streams(napi_env env, napi_value exports);

@@ -2,17 +2,15 @@
 // Whatever the words contain, only live storages are accessed.
 #include "../include/text.h"
 #include "borrowed.h"
+#include "command.h"
 #include "contracts.h"
-#include "environment.h"
 
 namespace shardwise {
 
 namespace {
 
 constexpr int64_t kHeaderWords = 7;
-constexpr int64_t kImmediate = -1, kAllocate = -2, kIndexView = -3;
 constexpr int64_t kMakeTokens = 1, kMayShare = 2;  // flags
-constexpr int64_t kMaxOperands = 4096;
 constexpr int64_t kInlineCost = 16384;
 // as in lib/core/shape.ts; keeps products of sizes exact
 constexpr int64_t kMaxElements = int64_t{1} << 48;
@@ -37,30 +35,9 @@ struct Decoded {
   std::vector<Slot> slots;
 };
 
-class Reader {
- public:
-  Reader(const double* words, int64_t count) : words_(words), count_(count) {}
-  bool next(int64_t* out) {
-    if (at_ >= count_) return false;
-    *out = to_integer(words_[at_++]);
-    return *out != INT64_MIN;
-  }
-  bool number(double* out) {
-    if (at_ >= count_) return false;
-    *out = words_[at_++];
-    return true;
-  }
-  int64_t at() const { return at_; }
-  void seek(int64_t at) { at_ = at; }
+}  // namespace
 
- private:
-  const double* words_;
-  int64_t count_, at_ = 0;
-};
-
-// Reads ndim, sizes and strides; returns the number of elements that the view spans, or -1 for an
-// invalid word.
-int64_t read_layout(Reader& in, TensorView& view, std::vector<int64_t>& dims) {
+int64_t read_layout(WordReader& in, TensorView& view, std::vector<int64_t>& dims) {
   int64_t ndim;
   if (!in.next(&ndim) || ndim < 0 || ndim > kMaxDims) return -1;
   view.ndim = static_cast<int32_t>(ndim);
@@ -84,12 +61,29 @@ int64_t read_layout(Reader& in, TensorView& view, std::vector<int64_t>& dims) {
   return view.numel == 0 ? 0 : static_cast<int64_t>(extent);
 }
 
+bool runs_inline(const Stream& stream, int64_t cost) {
+  return cost <= kInlineCost && !stream.backend()->asynchronous && stream.idle() &&
+         !stream.failed();
+}
+
+Status run_inline(Stream& stream, KernelCall& call, ErrorText* error) {
+  ErrorText text;
+  const Status status = stream.run_now(call, &text);
+  if (status.ok()) return status;
+  char where[256];
+  describe_call(call, *stream.backend(), where, sizeof where);
+  Text(*error).add("%s: ", where).add_cause(text);
+  return status;
+}
+
+namespace {
+
 Status bad(ErrorText* error, const char* what, int64_t operand) {
   return fail(error, Code::Invalid, "malformed command: %s (operand %lld)", what,
               static_cast<long long>(operand));
 }
 
-Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, ErrorText* error) {
+Status read_operand(Environment& state, WordReader& in, Decoded& d, int64_t i, ErrorText* error) {
   TensorView view{};
   const int64_t slot = in.at();
   int64_t kind, dtype;
@@ -147,13 +141,13 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
 }
 
 Status decode(Environment& state, int64_t count, Decoded& d, ErrorText* error) {
-  Reader in(state.words, count);
+  WordReader in(state.words, count);
   int64_t header[kHeaderWords];
   for (int64_t i = 0; i < kHeaderWords - 1; i++)
     if (!in.next(&header[i]) || header[i] < 0) return bad(error, "header", i);
   double cost;
   if (!in.number(&cost)) return bad(error, "header", 6);
-  d.cost = cost > 0 && cost < 9e18 ? static_cast<int64_t>(cost) : 0;
+  d.cost = stated_cost(cost);
   d.stream = state.stream(header[1]);
   if (!d.stream)
     return fail(error, Code::Closed, "there is no stream %lld", static_cast<long long>(header[1]));
@@ -277,15 +271,8 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
   for (const Decoded::Operand& operand : d.operands)
     if (operand.entry) state.touch(*operand.entry, stream);
   Status status = kOk;
-  const bool small = !stream.backend()->asynchronous && d.cost <= kInlineCost;
-  if (small && stream.idle() && !stream.failed()) {
-    ErrorText text;
-    status = stream.run_now(d.call, &text);
-    if (!status.ok()) {
-      char where[256];
-      describe_call(d.call, *stream.backend(), where, sizeof where);
-      Text(*error).add("%s: ", where).add_cause(text);
-    }
+  if (runs_inline(stream, d.cost)) {
+    status = run_inline(stream, d.call, error);
   } else {
     status =
         d.borrowed ? enqueue_borrowed(d, borrowed, error) : stream.enqueue_kernel(d.call, error);

@@ -8,13 +8,13 @@ import type { Tensor } from '../../core/tensor.js';
 import { effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
 import { lint } from './lint.js';
-import type { Node, NodeOrigin, Value } from './node.js';
+import type { Node, NodeOrigin, Value, ValueMeta } from './node.js';
 
 /**
  * A node with the indices of its values. Plain numbers and constants have their values from the
- * start.
+ * start. @internal
  */
-interface Step {
+export interface Step {
   readonly node: Node;
   readonly inputs: readonly number[];
   /** The tensor that the call writes into, or -1. */
@@ -41,7 +41,6 @@ export class GraphModule {
   private steps: readonly Step[] = [];
   private placeholders: readonly number[] = [];
   private results: readonly number[] = [];
-  /** The values before the first step. */
   private initial: readonly RunValue[] = [];
   private text = '';
 
@@ -62,20 +61,11 @@ export class GraphModule {
    */
   recompile(): void {
     lint(this.graph);
-    const numbers = new Numbering();
-    const steps: Step[] = [];
-    for (const node of this.graph.nodes) {
-      const inputs = node.inputs.map((value) => numbers.of(value));
-      const into = node.into === null ? -1 : numbers.of(node.into);
-      const draw = node.draw === null ? -1 : numbers.of({ node: node.draw, output: 0 });
-      const at = numbers.add(node);
-      if (node.kind === 'call' || node.kind === 'effect')
-        steps.push({ node, inputs, into, draw, at, outputs: outputsOf(node) });
-    }
-    this.results = this.graph.outputs.map((value) => numbers.of(value));
-    this.placeholders = this.graph.placeholders.map((node) => numbers.of({ node, output: 0 }));
+    const { steps, placeholders, results, initial } = numberedSteps(this.graph);
     this.steps = steps;
-    this.initial = numbers.initial;
+    this.placeholders = placeholders;
+    this.results = results;
+    this.initial = initial;
     this.text = this.graph.toString();
   }
 
@@ -110,7 +100,7 @@ export class GraphModule {
           mode = wanted;
         }
         if (captures) replayed.origin = step.node.origin;
-        this.runStep(step, values);
+        runStep(step, values, this.layer);
       }
     } finally {
       replayed.origin = null;
@@ -118,31 +108,32 @@ export class GraphModule {
     }
     return this.results.map((at) => values[at] as RunValue);
   }
+}
 
-  private runStep(step: Step, values: RunValue[]): void {
-    const { node } = step;
-    const operands = new Array<RunValue>(step.inputs.length);
-    for (let i = 0; i < operands.length; i++)
-      operands[i] = values[step.inputs[i] as number] as RunValue;
-    if (node.op === null) {
-      const effect = effectOf(node.effect as NonNullable<Node['effect']>);
-      const result = effect.run(operands, node.params);
-      if (effect.outputs === 'many')
-        for (let i = 0; i < step.outputs; i++)
-          values[step.at + i] = (result as readonly Tensor[])[i] as Tensor;
-      else if (step.outputs > 0) values[step.at] = result as RunValue;
-      return;
-    }
-    const params =
-      step.draw < 0 ? node.params : { ...node.params, ...(values[step.draw] as DrawParams) };
-    const outputs = this.layer(
-      node.op,
-      operands as Tensor[],
-      params,
-      step.into < 0 ? null : (values[step.into] as Tensor),
-    );
-    for (let i = 0; i < step.outputs; i++) values[step.at + i] = outputs[i] as Tensor;
+/** Runs one node: an op by `layer`, or an effect. @internal */
+export function runStep(step: Step, values: RunValue[], layer: Layer): void {
+  const { node } = step;
+  const operands = new Array<RunValue>(step.inputs.length);
+  for (let i = 0; i < operands.length; i++)
+    operands[i] = values[step.inputs[i] as number] as RunValue;
+  if (node.op === null) {
+    const effect = effectOf(node.effect as NonNullable<Node['effect']>);
+    const result = effect.run(operands, node.params);
+    if (effect.outputs === 'many')
+      for (let i = 0; i < step.outputs; i++)
+        values[step.at + i] = (result as readonly Tensor[])[i] as Tensor;
+    else if (step.outputs > 0) values[step.at] = result as RunValue;
+    return;
   }
+  const params =
+    step.draw < 0 ? node.params : { ...node.params, ...(values[step.draw] as DrawParams) };
+  const outputs = layer(
+    node.op,
+    operands as Tensor[],
+    params,
+    step.into < 0 ? null : (values[step.into] as Tensor),
+  );
+  for (let i = 0; i < step.outputs; i++) values[step.at + i] = outputs[i] as Tensor;
 }
 
 function outputsOf(node: Node): number {
@@ -150,20 +141,56 @@ function outputsOf(node: Node): number {
   return outputs === 'many' ? Math.max(1, node.metas.length) : outputs;
 }
 
+/** A graph whose values have indices into one array. @internal */
+export interface NumberedSteps {
+  readonly steps: readonly Step[];
+  /** The inputs and the results. */
+  readonly placeholders: readonly number[];
+  readonly results: readonly number[];
+  /** The values before the first step. */
+  readonly initial: readonly RunValue[];
+  /** What is known of each value; null where nothing is. */
+  readonly metas: readonly (ValueMeta | null)[];
+}
+
+/** Numbers the values of a graph. @internal */
+export function numberedSteps(graph: Graph): NumberedSteps {
+  const numbers = new Numbering();
+  const steps: Step[] = [];
+  for (const node of graph.nodes) {
+    const inputs = node.inputs.map((value) => numbers.of(value));
+    const into = node.into === null ? -1 : numbers.of(node.into);
+    const draw = node.draw === null ? -1 : numbers.of({ node: node.draw, output: 0 });
+    const at = numbers.add(node);
+    if (node.kind === 'call' || node.kind === 'effect')
+      steps.push({ node, inputs, into, draw, at, outputs: outputsOf(node) });
+  }
+  const results = graph.outputs.map((value) => numbers.of(value));
+  const placeholders = graph.placeholders.map((node) => numbers.of({ node, output: 0 }));
+  return { steps, placeholders, results, initial: numbers.initial, metas: numbers.metas };
+}
+
 /** Assigns an index to every value of a graph. */
 class Numbering {
   readonly initial: RunValue[] = [];
+  readonly metas: (ValueMeta | null)[] = [];
   private readonly first = new Map<Node, number>();
 
   add(node: Node): number {
     const at = this.initial.length;
     this.first.set(node, at);
-    for (let i = 0; i < outputsOf(node); i++) this.initial.push(node.tensor);
+    for (let i = 0; i < outputsOf(node); i++) {
+      this.initial.push(node.tensor);
+      this.metas.push(node.metas[i] ?? null);
+    }
     return at;
   }
 
   of(value: Value): number {
-    if ('number' in value) return this.initial.push(value.number) - 1;
+    if ('number' in value) {
+      this.metas.push(null);
+      return this.initial.push(value.number) - 1;
+    }
     return (this.first.get(value.node) as number) + value.output;
   }
 }

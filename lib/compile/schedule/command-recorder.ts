@@ -1,0 +1,188 @@
+/**
+ * Records the commands of ops as the words of a native plan. Ops run by the eager backend's own
+ * code on tensors without memory, so that a plan and eager mode send the same commands.
+ */
+import type { CommandWriter } from '../../core/command.js';
+import type { Device } from '../../core/device.js';
+import type { DType } from '../../core/dtype.js';
+import { CompileError } from '../../core/errors.js';
+import type { AnyOp } from '../../core/op.js';
+import type { Shape } from '../../core/shape.js';
+import { FAKE_HANDLE, Storage } from '../../core/storage.js';
+import { Tensor } from '../../core/tensor.js';
+import { type CommandSink, recordCommands, writeOperands } from '../../eager/eager-backend.js';
+import type { ValueMeta } from '../graph/node.js';
+
+const IMMEDIATE = -1;
+const INDEX_VIEW = -3;
+const INT64 = 4;
+const DRAW_PARAMS = ['seedLow', 'seedHigh', 'offset'];
+
+/** A recorded command, for errors. */
+export interface RecordedCommand {
+  readonly op: AnyOp;
+  readonly inputs: readonly Tensor[];
+}
+
+/** An operand in memory: where its words have the slot, and which command uses it. */
+export interface OperandUse {
+  readonly storage: Storage;
+  readonly at: number;
+  readonly command: number;
+}
+
+/** A tensor without memory. That of a given tensor may have any size. */
+export function standIn(meta: ValueMeta): Tensor {
+  const storage = new Storage(meta.device, Number.POSITIVE_INFINITY);
+  storage.handle = FAKE_HANDLE;
+  return new Tensor(meta.shape, meta.strides, 0, meta.dtype, meta.device, storage);
+}
+
+/** The commands of one device. */
+export class CommandRecorder implements CommandWriter, CommandSink {
+  /** The words of all commands; operands have 0 for their slot. */
+  readonly words: number[] = [];
+  readonly commands: RecordedCommand[] = [];
+  readonly uses: OperandUse[] = [];
+  /** Numbers that kernels get beside the parameters of the call, as they were. */
+  readonly computed = new Map<() => number, number>();
+  device: Device | null = null;
+  /** The first of three words with the random state of the op that runs; -1 if it draws none. */
+  private drawWord = -1;
+  private inputs = 0;
+  private outputs = 0;
+  private params = 0;
+  private estimate = 0;
+
+  /** Whether the commands go to that device. */
+  fits(device: Device): boolean {
+    return this.device === null || this.device === device;
+  }
+
+  /**
+   * Runs an op, and records its commands.
+   *
+   * @throws what the op throws, and CompileError for what is no command; nothing is then recorded
+   */
+  record<T>(drawWord: number, run: () => T): T {
+    const { length } = this.words;
+    const [commands, uses, device] = [this.commands.length, this.uses.length, this.device];
+    this.drawWord = drawWord;
+    try {
+      return recordCommands(this, run);
+    } catch (error) {
+      this.words.length = length;
+      this.commands.length = commands;
+      this.uses.length = uses;
+      this.device = device;
+      throw error;
+    }
+  }
+
+  command(
+    op: AnyOp,
+    kernel: number,
+    device: Device,
+    inputs: readonly Tensor[],
+    outputs: readonly Tensor[],
+    params: object,
+  ): void {
+    if (!this.fits(device)) this.refuse('a command for another device');
+    this.device = device;
+    const header = this.words.length;
+    this.inputs = 0;
+    this.outputs = 0;
+    this.params = 0;
+    this.estimate = 0;
+    this.words.push(kernel, 0, 0, 0, 0, 0);
+    writeOperands(this, op, inputs, outputs, params);
+    const draws = this.writeDraws(op);
+    const counts = [this.inputs, this.outputs, this.params, draws, this.estimate];
+    for (let i = 0; i < counts.length; i++) this.words[header + 1 + i] = counts[i] as number;
+    for (const read of op.params.computed) this.computed.set(read, read());
+    this.commands.push({ op, inputs });
+  }
+
+  refuse(what: string): never {
+    throw new CompileError(`a plan of commands cannot have ${what}`, { what });
+  }
+
+  /** Which parameters each run replaces by the random state; returns their number. */
+  private writeDraws(op: AnyOp): number {
+    if (this.drawWord < 0 || !op.params.kernelParams.includes('seedLow')) return 0;
+    DRAW_PARAMS.forEach((name, i) => {
+      const at = op.params.kernelParams.indexOf(name);
+      if (at < 0) this.refuse(`a draw without ${name}`);
+      this.words.push(at, this.drawWord + i);
+    });
+    return DRAW_PARAMS.length;
+  }
+
+  tensor(t: Tensor): void {
+    this.view(t, t.shape, t.strides);
+  }
+
+  view(t: Tensor, sizes: Shape, strides: Shape): void {
+    if (t.storage === null) {
+      this.immediate(t.scalarValue, t.dtype);
+      return;
+    }
+    this.inputs++;
+    this.memory(t);
+    this.layout(sizes, strides);
+  }
+
+  flat(t: Tensor, count: number): void {
+    this.view(t, [count], [1]);
+  }
+
+  output(t: Tensor): void {
+    this.outputView(t, t.shape, t.strides);
+  }
+
+  outputView(t: Tensor, sizes: Shape, strides: Shape): void {
+    this.outputs++;
+    this.memory(t);
+    this.layout(sizes, strides);
+  }
+
+  flatOutput(t: Tensor, count: number): void {
+    this.outputView(t, [count], [1]);
+  }
+
+  absentOutput(): void {
+    this.outputs++;
+    this.words.push(IMMEDIATE, 0, 0);
+  }
+
+  immediate(value: number, dtype: DType): void {
+    this.inputs++;
+    this.words.push(IMMEDIATE, value, dtype.code);
+  }
+
+  indexView(start: number, sizes: Shape, strides: Shape): void {
+    this.inputs++;
+    this.words.push(INDEX_VIEW, start, INT64);
+    this.layout(sizes, strides);
+  }
+
+  cost(operations: number): void {
+    this.estimate = operations;
+  }
+
+  param(value: number): void {
+    this.params++;
+    this.words.push(value);
+  }
+
+  /** Slot, first byte and dtype of a tensor. */
+  private memory(t: Tensor): void {
+    const storage = t.storage as Storage;
+    this.uses.push({ storage, at: this.words.length, command: this.commands.length });
+    this.words.push(0, t.storageOffset * t.dtype.itemsize, t.dtype.code);
+  }
+
+  private layout(sizes: Shape, strides: Shape): void {
+    this.words.push(sizes.length, ...sizes, ...strides);
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * Plans: lowered graphs whose commands are encoded once. A run patches the memory of inputs and
+ * constants and the random state, and crosses into the addon once for each segment. Between
+ * segments run what is no command: effects, collectives, copies between devices, ops of programs.
+ */
+import { type GradMode, gradMode, setGradMode } from '../../autograd/grad-mode.js';
+import { CompileError } from '../../core/errors.js';
+import { Tensor } from '../../core/tensor.js';
+import type { RunValue } from '../graph/effects.js';
+import type { Graph } from '../graph/graph.js';
+import type { Step } from '../graph/graph-module.js';
+import { lint } from '../graph/lint.js';
+import { type PlanValues, planValues } from './plan-values.js';
+import { runNode, Segment } from './segment.js';
+import { SegmentBuilder } from './segment-builder.js';
+
+/** A part of a plan. */
+type Part = Segment | Step;
+
+/** What a plan consists of, for tests and reports. @internal */
+export interface PlanSummary {
+  /** Calls of the addon in a run. */
+  readonly segments: number;
+  /** Commands of all segments. */
+  readonly commands: number;
+  /** Calls and effects that run one by one. */
+  readonly single: number;
+  /** Bytes for intermediate results of the segment that needs most. */
+  readonly arenaBytes: number;
+}
+
+/**
+ * A lowered graph to be run many times. It computes what a GraphModule computes whose calls enter
+ * below autograd, and also raises the versions of the tensors that calls write into.
+ */
+export class CompiledPlan {
+  private readonly values: PlanValues;
+  private readonly parts: readonly Part[];
+  /** The values that are freed after each part. */
+  private readonly freed: readonly (readonly number[])[];
+
+  constructor(graph: Graph) {
+    lint(graph);
+    this.values = planValues(graph);
+    const { parts, partOf } = divide(this.values);
+    this.parts = parts;
+    this.freed = freedAfter(this.values, parts, partOf);
+  }
+
+  /** What the plan consists of. */
+  get summary(): PlanSummary {
+    const segments = this.parts.filter((part) => part instanceof Segment);
+    const native = segments.filter(({ isNative }) => isNative);
+    const sum = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
+    return {
+      segments: native.filter(({ parts }) => parts.commands.length > 0).length,
+      commands: sum(native.map(({ parts }) => parts.commands.length)),
+      single:
+        this.parts.length -
+        segments.length +
+        sum(segments.filter(({ isNative }) => !isNative).map(({ parts }) => parts.steps.length)),
+      arenaBytes: Math.max(0, ...native.map(({ parts }) => parts.arenaBytes)),
+    };
+  }
+
+  /**
+   * Runs the graph on one value for each placeholder. Intermediate results have no tensors; outputs
+   * belong to the open scope or the garbage collector, as those of ops.
+   *
+   * @throws CompileError for another number of inputs; else what the ops throw
+   */
+  run(inputs: readonly RunValue[]): RunValue[] {
+    const { placeholders, initial, results } = this.values;
+    if (inputs.length !== placeholders.length)
+      throw new CompileError(
+        `a graph with ${placeholders.length} inputs was called with ${inputs.length}`,
+        { expected: placeholders.length, given: inputs.length },
+      );
+    const values = initial.slice();
+    for (let i = 0; i < placeholders.length; i++)
+      values[placeholders[i] as number] = inputs[i] as RunValue;
+    for (let i = 0; i < this.parts.length; i++) {
+      const part = this.parts[i] as Part;
+      if (part instanceof Segment) part.run(values);
+      else runInMode(part, values, this.values.roots);
+      const freed = this.freed[i] as readonly number[];
+      for (let k = 0; k < freed.length; k++) free(values[freed[k] as number]);
+    }
+    const outputs = new Array<RunValue>(results.length);
+    for (let i = 0; i < outputs.length; i++) outputs[i] = values[results[i] as number] as RunValue;
+    return outputs;
+  }
+}
+
+/** Encodes a lowered graph. Later edits of the graph do not change the plan. */
+export function buildPlan(graph: Graph): CompiledPlan {
+  return new CompiledPlan(graph);
+}
+
+function runInMode(step: Step, values: RunValue[], roots: readonly number[]): void {
+  const { mode } = step.node;
+  if (mode === null) {
+    runNode(step, values, roots);
+    return;
+  }
+  const outer: GradMode = gradMode();
+  setGradMode(mode);
+  try {
+    runNode(step, values, roots);
+  } finally {
+    setGradMode(outer);
+  }
+}
+
+/** The parts, and for each step the part that it belongs to. */
+function divide(values: PlanValues): { parts: Part[]; partOf: number[] } {
+  const parts: Part[] = [];
+  const partOf: number[] = [];
+  let builder = new SegmentBuilder(values);
+  let position = 0;
+  const close = (): void => {
+    if (builder.steps.length > 0 || builder.hasPrelude) {
+      const end = position;
+      parts.push(builder.build((value) => (values.lastReads[value] as number) >= end));
+    }
+    builder = new SegmentBuilder(values);
+  };
+  for (; position < values.steps.length; position++) {
+    const step = values.steps[position] as Step;
+    const add = (): boolean =>
+      step.node.kind === 'effect' ? builder.addEffect(step) : builder.addCall(step);
+    if (!add()) {
+      close();
+      if (!add()) {
+        builder = new SegmentBuilder(values);
+        parts.push(step);
+        partOf.push(parts.length - 1);
+        continue;
+      }
+    }
+    partOf.push(parts.length);
+  }
+  close();
+  return { parts, partOf };
+}
+
+/**
+ * For each part the values whose memory nothing reads after it. Only memory of segments is freed,
+ * and only if no effect and no op of the program, which may keep it, has seen it.
+ */
+function freedAfter(
+  values: PlanValues,
+  parts: readonly Part[],
+  partOf: readonly number[],
+): number[][] {
+  const { steps, roots, lastReads } = values;
+  const kept = new Set<number>();
+  const last = new Map<number, number>();
+  for (const [value, root] of roots.entries()) {
+    const read = lastReads[value] as number;
+    if (read === Number.POSITIVE_INFINITY) kept.add(root);
+    else if (read >= 0) last.set(root, Math.max(last.get(root) ?? -1, partOf[read] as number));
+  }
+  for (const step of steps)
+    if (step.node.op === null || step.node.op.compute !== null)
+      for (const i of [...step.inputs, step.into]) if (i >= 0) kept.add(roots[i] as number);
+  const freed: number[][] = parts.map(() => []);
+  for (const part of parts) {
+    if (!(part instanceof Segment)) continue;
+    const owners = new Map<number, number>();
+    for (const { output, values: at } of part.parts.results)
+      if (output >= 0 && !owners.has(output)) owners.set(output, at[0] as number);
+    for (const value of owners.values()) {
+      const root = roots[value] as number;
+      if (!kept.has(root)) freed[last.get(root) as number]?.push(value);
+    }
+  }
+  return freed;
+}
+
+function free(value: RunValue | undefined): void {
+  if (!(value instanceof Tensor)) return;
+  const { storage } = value;
+  if (storage !== null && storage.handle > 0 && storage.retains === 0 && storage.owner === null)
+    storage.free('it was an intermediate result of a compiled graph');
+}

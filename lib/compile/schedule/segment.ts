@@ -1,0 +1,275 @@
+/**
+ * A segment of a plan: calls whose commands were encoded once. A run patches what differs from run
+ * to run, crosses into the addon once, and makes tensors of the results that others read.
+ */
+import type { Device } from '../../core/device.js';
+import { belowAutograd } from '../../core/dispatch.js';
+import type { DType } from '../../core/dtype.js';
+import { layers } from '../../core/hooks.js';
+import type { DrawParams } from '../../core/random.js';
+import { currentScope } from '../../core/scope-stack.js';
+import { type Shape, sameShape } from '../../core/shape.js';
+import { Storage } from '../../core/storage.js';
+import { Tensor } from '../../core/tensor.js';
+import { mayShareMemory } from '../../eager/aliasing.js';
+import { recording, recordStorages } from '../../eager/allocation-history.js';
+import { runEager } from '../../eager/eager-backend.js';
+import { addPressure, collectGarbage } from '../../eager/gc-policy.js';
+import { streamOf, translate, writer } from '../../eager/submit.js';
+import type { Token } from '../../native/addon.js';
+import type { NativeError } from '../../native/guard.js';
+import type { RunValue } from '../graph/effects.js';
+import { runStep, type Step } from '../graph/graph-module.js';
+import type { RecordedCommand } from './command-recorder.js';
+
+/** A tensor that exists before the segment, and the layout that the commands were encoded for. */
+export interface Given {
+  readonly value: number;
+  shape: Shape;
+  strides: Shape;
+  readonly dtype: DType;
+  readonly device: Device;
+  /** Whether a view of it has a fixed offset in its storage. */
+  fixed: boolean;
+  /** Whether a command reads or writes it. */
+  used: boolean;
+}
+
+/** New memory that outlives the segment. */
+export interface SegmentOutput {
+  readonly bytes: number;
+  /** The op that writes it, for memory snapshots. */
+  readonly op: string;
+}
+
+/** A tensor that the segment makes. */
+export interface SegmentResult {
+  /** The values that are this tensor. */
+  readonly values: readonly number[];
+  /** Its memory: an output, or that of a given value. */
+  readonly output: number;
+  readonly given: number;
+  readonly shape: Shape;
+  readonly strides: Shape;
+  readonly offset: number;
+  readonly dtype: DType;
+}
+
+/** What a segment consists of. */
+export interface SegmentParts {
+  /** Effects that run before the commands, such as draws. */
+  readonly prelude: readonly Step[];
+  /** The same calls, to be run one by one where the commands do not fit. */
+  readonly steps: readonly Step[];
+  readonly device: Device;
+  readonly commands: readonly RecordedCommand[];
+  readonly words: Float64Array;
+  readonly arenaBytes: number;
+  /** The used ones first. */
+  readonly given: readonly Given[];
+  /** Values with the random state of draws. */
+  readonly draws: readonly number[];
+  readonly outputs: readonly SegmentOutput[];
+  readonly results: readonly SegmentResult[];
+  /** Values that are the tensor of an earlier value, which calls have written into. */
+  readonly same: readonly (readonly [value: number, earlier: number])[];
+  /** Given values that must not share memory: one is written where the other is read. */
+  readonly apart: readonly (readonly [number, number])[];
+  /** Values whose version each run raises, once for each call that writes into them. */
+  readonly written: readonly number[];
+  /** Numbers that kernels get beside the parameters of calls, as they were. */
+  readonly computed: ReadonlyMap<() => number, number>;
+}
+
+const words = new Float64Array(writer.addon.words);
+const NOTHING_HAS_RUN = -1;
+
+/** Runs a call or an effect, and raises the versions of what it writes into. */
+export function runNode(step: Step, values: RunValue[], roots: readonly number[]): void {
+  const { op, params } = step.node;
+  const inputs = op?.mutates?.(
+    step.inputs.map((i) => values[i] as Tensor),
+    params,
+  );
+  runStep(step, values, belowAutograd);
+  if (step.into >= 0) raiseVersion(values, roots[step.into] as number);
+  if (inputs !== undefined)
+    for (const i of inputs) raiseVersion(values, roots[step.inputs[i] as number] as number);
+}
+
+function raiseVersion(values: readonly RunValue[], at: number): void {
+  const t = values[at];
+  if (t instanceof Tensor) t.bumpVersion();
+}
+
+export class Segment {
+  readonly parts: SegmentParts;
+  private readonly roots: readonly number[];
+  /** The number of the native plan; 0 if there is none and the calls run one by one. */
+  private plan = 0;
+  /** Whether the calls run as commands of a native plan. */
+  get isNative(): boolean {
+    return this.isEmpty || this.plan !== 0;
+  }
+
+  /** The native plan lives as long as this. */
+  readonly token: Token | null = null;
+  private readonly numUsed: number;
+  /** Whether there is nothing to run: effects and views alone. */
+  private readonly isEmpty: boolean;
+
+  constructor(parts: SegmentParts, roots: readonly number[]) {
+    this.parts = parts;
+    this.roots = roots;
+    this.numUsed = parts.given.filter(({ used }) => used).length;
+    this.isEmpty = parts.commands.length === 0 && parts.outputs.length === 0;
+    if (this.isEmpty || 2 * this.numUsed + 3 * parts.draws.length > words.length) return;
+    streamOf(parts.device); // opens the device
+    try {
+      this.token = writer.addon.createPlan(parts.words, parts.device.code);
+    } catch {
+      return; // the call that does not fit its kernel says so when it runs
+    }
+    this.plan = words[0] as number;
+  }
+
+  run(values: RunValue[]): void {
+    const { prelude } = this.parts;
+    for (let i = 0; i < prelude.length; i++) runStep(prelude[i] as Step, values, belowAutograd);
+    if (this.fits(values) && this.runCommands(values)) return;
+    for (const step of this.parts.steps) runNode(step, values, this.roots);
+  }
+
+  /** Whether the commands do what the calls would do now. */
+  private fits(values: readonly RunValue[]): boolean {
+    if (!this.isNative || layers.backend.run !== runEager || layers.hasMode) return false;
+    const { given, apart, computed } = this.parts;
+    for (let i = 0; i < given.length; i++) {
+      const expected = given[i] as Given;
+      const t = values[expected.value] as Tensor;
+      if (t.storage === null || t.storage.handle <= 0 || t.disposed || !fitsLayout(t, expected))
+        return false;
+    }
+    for (let i = 0; i < apart.length; i++) {
+      const [a, b] = apart[i] as readonly [number, number];
+      if (mayShareMemory((values[a] as Tensor).storage, (values[b] as Tensor).storage))
+        return false;
+    }
+    for (const [read, before] of computed) if (read() !== before) return false;
+    return true;
+  }
+
+  /** False, and nothing has run, if the addon finds that the calls must run one by one. */
+  private runCommands(values: RunValue[]): boolean {
+    const { device, outputs } = this.parts;
+    if (this.isEmpty) {
+      this.finish(values, []);
+      return true;
+    }
+    const scope = currentScope;
+    const stream = streamOf(device);
+    let made: ReturnType<typeof writer.addon.runPlan>;
+    try {
+      this.patch(values);
+      made = writer.addon.runPlan(this.plan, stream, scope === null);
+    } catch (error) {
+      if (!this.isOutOfMemory(error)) throw this.explain(error);
+      collectGarbage();
+      this.patch(values);
+      try {
+        made = writer.addon.runPlan(this.plan, stream, scope === null);
+      } catch (second) {
+        // One by one, so that the error names the op that does not fit, or that all fit.
+        if (this.isOutOfMemory(second)) return false;
+        throw this.explain(second);
+      }
+    }
+    if (made === false) return false;
+    const storages = new Array<Storage>(outputs.length);
+    for (let i = 0; i < storages.length; i++) {
+      const storage = new Storage(device, (outputs[i] as SegmentOutput).bytes);
+      storage.handle = words[i] as number;
+      if (scope !== null) {
+        storage.scope = scope;
+        scope.storages.push(storage);
+      } else storage.token = (storages.length === 1 ? made : (made as Token[])[i]) as Token;
+      storages[i] = storage;
+    }
+    this.finish(values, storages);
+    return true;
+  }
+
+  /** Writes what differs from run to run: memory of given tensors, random state. */
+  private patch(values: readonly RunValue[]): void {
+    const { given, draws } = this.parts;
+    let at = 0;
+    for (let i = 0; i < this.numUsed; i++) {
+      const t = values[(given[i] as Given).value] as Tensor;
+      words[at++] = (t.storage as Storage).handle;
+      words[at++] = t.storageOffset * t.dtype.itemsize;
+    }
+    for (let i = 0; i < draws.length; i++) {
+      const { seedLow, seedHigh, offset } = values[draws[i] as number] as DrawParams;
+      words[at++] = seedLow;
+      words[at++] = seedHigh;
+      words[at++] = offset;
+    }
+  }
+
+  /** Makes the tensors of the results. */
+  private finish(values: RunValue[], storages: readonly Storage[]): void {
+    const { results, same, written, outputs, device } = this.parts;
+    const owners = new Array<Tensor>(storages.length);
+    for (let i = 0; i < results.length; i++) {
+      const { output, given, shape, strides, offset, dtype, values: at } = results[i] as SegmentResult;
+      const base = output < 0 ? (values[given] as Tensor) : null;
+      const t = new Tensor(
+        shape,
+        strides,
+        base === null ? offset : base.storageOffset + offset,
+        dtype,
+        base === null ? device : base.device,
+        base === null ? (storages[output] as Storage) : base.storage,
+      );
+      if (base === null) owners[output] = t;
+      for (let k = 0; k < at.length; k++) values[at[k] as number] = t;
+    }
+    for (let i = 0; i < same.length; i++) {
+      const [value, earlier] = same[i] as readonly [number, number];
+      values[value] = values[earlier] as RunValue;
+    }
+    for (let i = 0; i < written.length; i++) raiseVersion(values, written[i] as number);
+    if (recording)
+      for (const [i, t] of owners.entries()) recordStorages((outputs[i] as SegmentOutput).op, [t]);
+    if (owners.length > 0) addPressure(owners);
+  }
+
+  private isOutOfMemory(error: unknown): boolean {
+    return (
+      (error as Partial<NativeError>).code === 'SW_OUT_OF_MEMORY' && words[0] === NOTHING_HAS_RUN
+    );
+  }
+
+  /** The error as that of the command which failed. */
+  private explain(error: unknown): unknown {
+    const failed = this.parts.commands[words[0] as number];
+    return failed === undefined
+      ? translate(error, 'a compiled graph', [], this.parts.device)
+      : translate(error, failed.op.name, failed.inputs, this.parts.device);
+  }
+}
+
+/** Compares identities first; keeps arrays of equal numbers for the next comparison. */
+function fitsLayout(t: Tensor, expected: Given): boolean {
+  if (t.dtype !== expected.dtype || t.device !== expected.device || t.sharding !== null)
+    return false;
+  if (t.shape !== expected.shape) {
+    if (!sameShape(t.shape, expected.shape)) return false;
+    expected.shape = t.shape;
+  }
+  if (t.strides !== expected.strides) {
+    if (!sameShape(t.strides, expected.strides)) return false;
+    expected.strides = t.strides;
+  }
+  return !expected.fixed || t.storageOffset === 0;
+}
