@@ -35,16 +35,27 @@ export interface PlanSummary {
  */
 export class CompiledPlan {
   private readonly values: PlanValues;
-  private readonly parts: readonly Part[];
+  private parts: readonly Part[] = [];
   /** The values that are freed after each part. */
-  private readonly freed: readonly (readonly number[])[];
+  private freed: readonly (readonly number[])[] = [];
+  /** Numbers that kernels get beside the parameters of calls, as they were encoded. */
+  private computed: readonly (readonly [() => number, number])[] = [];
 
   constructor(graph: Graph) {
     lint(graph);
     this.values = planValues(graph);
+    this.encode();
+  }
+
+  private encode(): void {
     const { parts, partOf } = divide(this.values);
     this.parts = parts;
     this.freed = freedAfter(this.values, parts, partOf);
+    this.computed = [
+      ...new Map(
+        parts.flatMap((part) => (part instanceof Segment ? [...part.parts.computed] : [])),
+      ),
+    ];
   }
 
   /** What the plan consists of. */
@@ -76,6 +87,13 @@ export class CompiledPlan {
         `a graph with ${placeholders.length} inputs was called with ${inputs.length}`,
         { expected: placeholders.length, given: inputs.length },
       );
+    for (let i = 0; i < this.computed.length; i++) {
+      const [read, before] = this.computed[i] as readonly [() => number, number];
+      if (read() !== before) {
+        this.encode();
+        break;
+      }
+    }
     const values = initial.slice();
     for (let i = 0; i < placeholders.length; i++)
       values[placeholders[i] as number] = inputs[i] as RunValue;

@@ -4,8 +4,8 @@ import type { AnyOp } from '../../core/op.js';
 import type { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import { runEager } from '../../eager/eager-backend.js';
-import type { Step } from '../graph/graph-module.js';
 import { effectOf } from '../graph/effects.js';
+import type { Step } from '../graph/graph-module.js';
 import { CommandRecorder, standIn } from './command-recorder.js';
 import { type Lifetime, planMemory } from './memory-plan.js';
 import type { PlanValues } from './plan-values.js';
@@ -59,7 +59,7 @@ export class SegmentBuilder {
       const storage = t.storage as Storage;
       if (!this.given.has(storage) && !this.makers.has(storage)) this.makers.set(storage, op.name);
     }
-    this.noteWrites(step, inputs, into);
+    this.addWrites(step, inputs, into);
     this.steps.push(step);
     return true;
   }
@@ -185,7 +185,7 @@ export class SegmentBuilder {
     return 3 * at;
   }
 
-  private noteWrites(step: Step, inputs: readonly Tensor[], into: Tensor | null): void {
+  private addWrites(step: Step, inputs: readonly Tensor[], into: Tensor | null): void {
     const { op, params } = step.node;
     const roots = this.graph.roots;
     for (const i of op?.mutates?.(inputs, params) ?? [])
@@ -209,7 +209,10 @@ export class SegmentBuilder {
       const given = this.given.get(storage);
       if (given !== undefined) given.used = true;
     }
-    const seen = new Set([...results.map(({ given }) => given), ...same.map(([, earlier]) => earlier)]);
+    const seen = new Set([
+      ...results.map(({ given }) => given),
+      ...same.map(([, earlier]) => earlier),
+    ]);
     const all = [...this.given.values()];
     return [...all.filter(({ used }) => used), ...all.filter((g) => !g.used && seen.has(g.value))];
   }

@@ -143,7 +143,7 @@ export class Segment {
   /** Whether the commands do what the calls would do now. */
   private fits(values: readonly RunValue[]): boolean {
     if (!this.isNative || layers.backend.run !== runEager || layers.hasMode) return false;
-    const { given, apart, computed } = this.parts;
+    const { given, apart } = this.parts;
     for (let i = 0; i < given.length; i++) {
       const expected = given[i] as Given;
       const t = values[expected.value] as Tensor;
@@ -155,7 +155,6 @@ export class Segment {
       if (mayShareMemory((values[a] as Tensor).storage, (values[b] as Tensor).storage))
         return false;
     }
-    for (const [read, before] of computed) if (read() !== before) return false;
     return true;
   }
 
@@ -221,7 +220,15 @@ export class Segment {
     const { results, same, written, outputs, device } = this.parts;
     const owners = new Array<Tensor>(storages.length);
     for (let i = 0; i < results.length; i++) {
-      const { output, given, shape, strides, offset, dtype, values: at } = results[i] as SegmentResult;
+      const {
+        output,
+        given,
+        shape,
+        strides,
+        offset,
+        dtype,
+        values: at,
+      } = results[i] as SegmentResult;
       const base = output < 0 ? (values[given] as Tensor) : null;
       const t = new Tensor(
         shape,

@@ -25,7 +25,9 @@ describe('the memory plan', () => {
           for (const [k, b] of lifetimes.entries()) {
             if (i === k || a.last < b.first || b.last < a.first) continue;
             const other = offsets[k] as number;
-            assert.ok(start + a.bytes <= other || other + b.bytes <= start || a.bytes * b.bytes === 0);
+            assert.ok(
+              start + a.bytes <= other || other + b.bytes <= start || a.bytes * b.bytes === 0,
+            );
           }
         }
       }),
