@@ -16,6 +16,9 @@ import { lower, type Program, runSlowly } from './lowered.js';
 
 const whole = (...values: number[]): Tensor => tensor(values, { dtype: int64 });
 
+/** Small commands then run at once, and report their errors where they are called. */
+const finishQueue = (): unknown => zeros([1]).item();
+
 /** The error of the calls, and that of the plan, on inputs of the same kind. */
 function errors(fn: Program, inputs: () => Tensor[], broken: () => Tensor[]): [Error, Error] {
   const graph = lower(fn, inputs());
@@ -26,6 +29,7 @@ function errors(fn: Program, inputs: () => Tensor[], broken: () => Tensor[]): [E
     (given: Tensor[]) => plan.run(given),
   ].map((run) => {
     const given = broken();
+    finishQueue();
     try {
       run(given);
     } catch (error) {
@@ -84,6 +88,7 @@ describe('an error of a plan', () => {
     const [x, index] = [ones([4]), whole(9)];
     memory.collect();
     const before = memory.stats().allocatedBytes;
+    finishQueue();
     assert.throws(() => plan.run([x, index]), IndexError);
     memory.collect();
     assert.equal(memory.stats().allocatedBytes, before);
