@@ -1,21 +1,23 @@
-/** The default partition: forward computes and saves what it does eagerly, and so does backward. */
+/** The partition that eager mode has: forward computes what the function does, and no more. */
 import { extract } from './extract.js';
-import { isOfBackward, type JointGraph, type Partition } from './joint-graph.js';
+import { halvesOf, type JointGraph, type Partition } from './joint-graph.js';
+import { Memory } from './memory.js';
 
 /**
- * Splits a joint graph where the program does: what the engine computes is backward, the rest is
- * forward, and saved is what the rules of gradients read, so memory is that of the eager tape.
+ * Makes a joint graph two graphs, of which forward saves what backward reads of it, as eager mode
+ * does. Views are computed again from what they are views of, so no memory is saved twice. An input
+ * of the function is saved as itself: backward sees what it holds by then.
  *
- * @see PyTorch `torch._functorch.partitioners.default_partition`, which moves to forward what
- * backward computes without a tangent
+ * Nodes that change memory, communicate or draw random numbers stay in their half and order. Random
+ * states are saved, and never drawn again.
+ *
+ * @throws CompileError for a graph without tangents, one that uses a value before it is computed,
+ * or one whose forward outputs come after the first tangent
+ * @see PyTorch `functorch.compile.default_partition`
  */
 export function defaultPartition(joint: JointGraph): Partition {
-  const { nodes } = joint.graph;
-  const late = nodes.filter((n) => isOfBackward(joint, n));
-  const set = new Set(late);
-  return extract(
-    joint,
-    nodes.filter((n) => !set.has(n)),
-    late.filter((n) => !joint.tangents.includes(n)),
-  );
+  return extract(joint, halvesOf(joint), new Memory(joint.graph, joint.shared), {
+    saves: () => true,
+    savesEarly: () => false,
+  });
 }

@@ -1,76 +1,217 @@
-/** Makes the two graphs of a partition from the nodes of each and the values that pass over. */
-import { copyOfValue } from '../graph/copy.js';
-import { Graph } from '../graph/graph.js';
-import { Node, sameValue, type Value } from '../graph/node.js';
-import type { JointGraph, Partition } from './joint-graph.js';
-
 /**
- * Builds the parts. `forward` and `backward` are nodes of the joint graph in its order; a node may
- * be in both, which then computes it twice. Saved are the values that backward reads and does not
- * compute.
+ * Makes the two graphs of a partition, given the values that backward gets from forward. What else
+ * backward reads of forward it computes again: views always, other values where the partitioner
+ * has decided so.
  */
+import { CompileError } from '../../core/errors.js';
+import { copyGraph, copyOfValue } from '../graph/copy.js';
+import { eliminateDeadCode } from '../graph/eliminate.js';
+import { Graph } from '../graph/graph.js';
+import { originText } from '../graph/lint.js';
+import { Node, type Value } from '../graph/node.js';
+import { mustStay, writes } from '../graph/traits.js';
+import type { Halves, JointGraph, Partition } from './joint-graph.js';
+import { isAlias, type Memory } from './memory.js';
+import { type NodeValue, ValueMap } from './value-map.js';
+
+/** What backward gets. @internal */
+export interface Choice {
+  /**
+   * Whether a value of forward that is no view is passed on; otherwise backward computes its node
+   * again.
+   */
+  saves(value: NodeValue): boolean;
+  /** Whether forward computes a value of backward and passes it on. */
+  savesEarly(value: NodeValue): boolean;
+}
+
+/** Makes the partition. @throws CompileError if backward would repeat an effect @internal */
 export function extract(
   joint: JointGraph,
-  forward: readonly Node[],
-  backward: readonly Node[],
+  halves: Halves,
+  memory: Memory,
+  choice: Choice,
 ): Partition {
-  const results = joint.graph.outputs.slice(0, joint.forwardOutputs);
-  const gradients = joint.graph.outputs.slice(joint.forwardOutputs);
-  const own = new Set([...backward, ...joint.tangents]);
-  const saved: Value[] = [];
-  const save = (value: Value): void => {
-    if (!('node' in value) || own.has(value.node)) return;
-    if (!saved.some((other) => sameValue(other, value))) saved.push(value);
-  };
-  for (const node of backward) node.reads.forEach(save);
-  gradients.forEach(save);
+  const plan = planBackward(joint, halves, memory, choice);
+  const tensors = plan.saved.filter(isTensor);
+  const saved = [...tensors, ...plan.saved.filter((value) => !isTensor(value))];
   return {
-    forward: part(forward, [], [...results, ...saved]),
-    backward: part(backward, [...saved, ...joint.tangents.map(valueOf)], gradients),
+    forward: forwardGraph(joint, halves, saved),
+    backward: backwardGraph(joint, plan, saved),
     saved,
+    savedTensors: tensors.length,
   };
 }
 
-const valueOf = (node: Node): Value => ({ node, output: 0 });
+/** Whether a value of a graph is a tensor, and not a random state or a version. @internal */
+export function isTensor({ node }: NodeValue): boolean {
+  if (node.kind === 'placeholder') return node.metas.length > 0;
+  return node.effect !== 'draw' && node.effect !== 'keepVersion';
+}
 
-/** A graph of copies of `nodes`, with placeholders for `inputs`. */
-function part(nodes: readonly Node[], inputs: readonly Value[], outputs: readonly Value[]): Graph {
+/** What backward computes in which order, and what it gets. */
+interface BackwardPlan {
+  readonly nodes: readonly Node[];
+  readonly saved: readonly NodeValue[];
+  /** The tensor that an in-place call of forward returned, before the call. */
+  readonly settled: (value: NodeValue) => NodeValue;
+}
+
+/**
+ * Walks back from the gradients. A node of forward that backward computes again stands directly
+ * before the first node that needs it, so that its memory is short-lived.
+ */
+function planBackward(
+  joint: JointGraph,
+  { forward, backward }: Halves,
+  memory: Memory,
+  choice: Choice,
+): BackwardPlan {
+  const nodesOfForward = new Set(forward);
+  const settled = (value: NodeValue): NodeValue => {
+    let at = value;
+    while (nodesOfForward.has(at.node) && at.node.into !== null && at.output === 0)
+      at = at.node.into as NodeValue;
+    return at;
+  };
+  const isPassed = (value: NodeValue): boolean => {
+    const { node } = value;
+    if (!nodesOfForward.has(node)) return choice.savesEarly(value);
+    return node.kind !== 'constant' && !memory.isWindow(value) && choice.saves(value);
+  };
+  const saved = new ValueMap<true>();
+  // The place in backward of the first node that needs each node.
+  const due = new Map<Node, number>();
+  const use = (value: Value, at: number): void => {
+    if ('number' in value) return;
+    const read = settled(value);
+    if (isPassed(read)) saved.set(read, true);
+    else due.set(read.node, Math.min(at, due.get(read.node) ?? at));
+  };
+  for (const value of joint.graph.outputs.slice(joint.forwardOutputs)) use(value, backward.length);
+  for (let i = backward.length - 1; i >= 0; i--) {
+    const node = backward[i] as Node;
+    if (node.kind === 'placeholder' || !(due.has(node) || mustStay(node))) continue;
+    due.set(node, i);
+    for (const value of node.reads) use(value, i);
+  }
+  for (const node of [...forward].reverse()) {
+    const at = due.get(node);
+    if (at === undefined) continue;
+    checkRepeatable(node);
+    for (const value of node.reads) use(value, at);
+  }
+  const nodes = inOrder([...forward, ...backward], backward, due);
+  return { nodes, saved: inGraphOrder(saved.keys, memory), settled };
+}
+
+function inOrder(
+  all: readonly Node[],
+  backward: readonly Node[],
+  due: ReadonlyMap<Node, number>,
+): Node[] {
+  const ownPlaces = new Set(backward);
+  const dueAt: Node[][] = Array.from({ length: backward.length + 1 }, () => []);
+  for (const node of all) {
+    const at = due.get(node);
+    if (at !== undefined && !ownPlaces.has(node)) (dueAt[at] as Node[]).push(node);
+  }
+  return dueAt.flatMap((early, i) => {
+    const own = backward[i];
+    return own !== undefined && due.has(own) ? [...early, own] : early;
+  });
+}
+
+function inGraphOrder(values: readonly NodeValue[], memory: Memory): NodeValue[] {
+  const order = (a: NodeValue, b: NodeValue): number =>
+    memory.positionOf(a.node) - memory.positionOf(b.node) || a.output - b.output;
+  return [...values].sort(order);
+}
+
+function checkRepeatable(node: Node): void {
+  if (node.kind !== 'placeholder' && !writes(node) && (node.kind !== 'effect' || isAlias(node)))
+    return;
+  throw new CompileError(
+    `partition: backward needs %${node.name} of forward, which can only be saved` +
+      `${originText(node)}, and it was not`,
+    { node: node.name },
+  );
+}
+
+/** Forward: its half, and nodes of backward that a saved value needs. */
+function forwardGraph(joint: JointGraph, halves: Halves, saved: readonly NodeValue[]): Graph {
+  const { graph, primals } = joint;
+  const outputs = [...graph.outputs.slice(0, joint.forwardOutputs), ...saved];
+  const first = new Set(primals);
+  const nodes = new Set(halves.forward);
+  for (const node of reachedFrom(outputs, nodes)) nodes.add(node);
+  const others = graph.nodes.filter((node) => nodes.has(node) && !first.has(node));
+  const { graph: copy, nodeMap } = copyGraph(graph, [...primals, ...others]);
+  copy.outputs = outputs.map((value) => copyOfValue(value, nodeMap));
+  eliminateDeadCode(copy);
+  return copy;
+}
+
+/** The nodes that values need beside known ones. */
+function reachedFrom(values: readonly Value[], known: ReadonlySet<Node>): Set<Node> {
+  const reached = new Set<Node>();
+  const queue = [...values];
+  for (let value = queue.pop(); value !== undefined; value = queue.pop()) {
+    if ('number' in value || known.has(value.node) || reached.has(value.node)) continue;
+    reached.add(value.node);
+    queue.push(...value.node.reads);
+  }
+  return reached;
+}
+
+function backwardGraph(joint: JointGraph, plan: BackwardPlan, saved: readonly NodeValue[]): Graph {
   const graph = new Graph();
   const copies = new Map<Node, Node>();
-  const given: [Value, Value][] = inputs.map((value) => [
-    value,
-    valueOf(placeholder(graph, value)),
-  ]);
-  const copied = (value: Value): Value => {
-    const known = given.find(([original]) => sameValue(original, value));
-    return known === undefined ? copyOfValue(value, copies) : known[1];
-  };
-  for (const node of nodes) {
-    const draw = node.draw === null ? null : copied(valueOf(node.draw));
-    const copy = new Node(
-      {
-        ...node,
-        inputs: node.inputs.map(copied),
-        into: node.into === null ? null : copied(node.into),
-        draw: draw !== null && 'node' in draw ? draw.node : null,
-      },
-      node.id,
+  const inputs = new ValueMap<Node>();
+  for (const value of saved) inputs.set(value, savedInput(graph, value));
+  for (const node of joint.tangents)
+    copies.set(
+      node,
+      append(graph, node, (value) => value),
     );
-    graph.reserveName(copy.name);
-    graph.nodes.push(copy);
-    copies.set(node, copy);
-  }
-  graph.outputs = outputs.map(copied);
+  const mapped = (value: Value): Value => {
+    if ('number' in value) return value;
+    const read = plan.settled(value);
+    const input = inputs.get(read);
+    if (input !== undefined) return { node: input, output: 0 };
+    return { node: copies.get(read.node) as Node, output: read.output };
+  };
+  for (const node of plan.nodes) copies.set(node, append(graph, node, mapped));
+  graph.outputs = joint.graph.outputs.slice(joint.forwardOutputs).map(mapped);
   return graph;
 }
 
-/** A placeholder for a value of the joint graph; one of a node that is an input keeps its number. */
-function placeholder(graph: Graph, value: Value): Node {
-  const { node, output } = value as { node: Node; output: number };
-  return graph.add({
+/** The placeholder of a saved value. That of a first output has the node's number. */
+function savedInput(graph: Graph, { node, output }: NodeValue): Node {
+  const { name, origin, tags, metas } = node;
+  const fields = {
     kind: 'placeholder',
-    name: node.kind === 'placeholder' ? node.name : 'saved',
-    metas: node.metas.slice(output, output + 1),
-    origin: node.origin,
-  });
+    origin,
+    tags,
+    metas: metas.slice(output, output + 1),
+  } as const;
+  if (output > 0) return graph.add({ ...fields, name });
+  return push(graph, new Node({ ...fields, name }, node.id));
+}
+
+function append(graph: Graph, node: Node, mapped: (value: Value) => Value): Node {
+  const { draw, into } = node;
+  const fields = {
+    ...node,
+    inputs: node.inputs.map(mapped),
+    into: into === null ? null : mapped(into),
+    draw: draw === null ? null : (mapped({ node: draw, output: 0 }) as NodeValue).node,
+  };
+  return push(graph, new Node(fields, node.id));
+}
+
+function push(graph: Graph, node: Node): Node {
+  graph.reserveName(node.name);
+  graph.nodes.push(node);
+  return node;
 }
