@@ -3,6 +3,7 @@
  * the base when their `gradFn` is read next.
  */
 import { InPlaceError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import type { AnyOp } from '../core/op.js';
 import { isNonOverlappingAndDense, overlapsItself, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -121,6 +122,8 @@ class ViewOfChanged extends Node {
 function zerosStridedLike(like: Tensor, shape: Shape, strides: Shape): Tensor {
   const fresh = like.newZeros(shape);
   if (!isNonOverlappingAndDense(shape, strides)) return fresh;
+  // A graph knows of ops only.
+  if (layers.backend.capture !== null) return fresh.asStrided(shape, strides, 0).detach();
   fresh.strides = strides;
   return fresh;
 }

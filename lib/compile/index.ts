@@ -43,3 +43,4 @@ export {
 } from './graph/node.js';
 export { defaultPartition } from './partition/default.js';
 export type { JointGraph, Partition } from './partition/joint-graph.js';
+export { type MinCutOptions, minCutRematerializationPartition } from './partition/min-cut.js';

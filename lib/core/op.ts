@@ -39,6 +39,8 @@ export type Trait =
   | 'overwrites'
   /** Values of the output are undefined. */
   | 'uninitialized'
+  /** Takes much longer than reading its operands: products, attention, sorting. */
+  | 'compute-bound'
   /** Communicates with other ranks. */
   | 'collective'
   /** Converts between local tensors and distributed ones. */

@@ -37,6 +37,7 @@ const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.shape.slice(0, 3), k.sha
 
 const attentionBackward: Op<Attention> = defineOp({
   name: 'attentionBackward',
+  traits: ['compute-bound'],
   doc: 'Gradients of attention: of queries, keys and values.',
   inputs: ['g', 'q', 'k', 'v', 'mask?', 'out', 'lse'],
   outputs: ['gq', 'gk', 'gv'],
@@ -112,6 +113,7 @@ function sumHeads(t: Tensor, own: number): Tensor {
 
 const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = defineOp({
   name: 'attention',
+  traits: ['compute-bound'],
   inputs: ['q', 'k', 'v', 'mask?'],
   outputs: ['out', 'lse'],
   operands:

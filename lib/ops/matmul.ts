@@ -87,6 +87,7 @@ export function requireProduct(op: string, a: Tensor, b: Tensor, c: Tensor | nul
  */
 const matmulOp: Op<Product> = defineOp({
   name: 'matmul',
+  traits: ['compute-bound'],
   autocast: 'low precision',
   doc: 'Matrix product of the last two dims; leading dims broadcast.',
   inputs: ['a', 'b', 'addend?'],

@@ -15,6 +15,7 @@ import { rowsProductRule } from './sharding/matmul.js';
  */
 const rowsProductOp: Op<Product, readonly [Tensor, Tensor]> = defineOp({
   name: 'rowsProduct',
+  traits: ['compute-bound'],
   autocast: 'low precision',
   doc: 'Product of the rows of a, transposed, and those of b, over all leading dims.',
   kernel: 'matmul',

@@ -200,6 +200,7 @@ type SortParams = ParamsOf<typeof sortParams>;
 
 const sortOp: Op<SortParams> = defineOp({
   name: 'sort',
+  traits: ['compute-bound'],
   sharding: alongDimRule<SortParams>({ outputs: 2 }),
   doc: 'Elements of one dim in order, and where they were; stable, NaN counts as largest.',
   inputs: ['x'],
@@ -228,6 +229,7 @@ type TopkParams = ParamsOf<typeof topkParams>;
 
 const topkOp: Op<TopkParams> = defineOp({
   name: 'topk',
+  traits: ['compute-bound'],
   sharding: alongDimRule<TopkParams>({ outputs: 2 }),
   doc: 'The k largest (or smallest) elements of one dim in order, and where they were.',
   inputs: ['x'],

@@ -149,7 +149,10 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'compiler has its functions': [shardwise.compiler, list('isCompiling reset disable')],
   'shardwise/compile has its names': [
     compileEntry,
-    list('compile graphBreak Graph Node GraphModule FakeTensorMode isCompiling reset disable'),
+    list(
+      'compile graphBreak Graph Node GraphModule FakeTensorMode isCompiling reset disable ' +
+        'defaultPartition minCutRematerializationPartition',
+    ),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],
   'distributedCheckpoint has its functions': [

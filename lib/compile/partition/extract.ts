@@ -33,13 +33,12 @@ export function extract(
   choice: Choice,
 ): Partition {
   const plan = planBackward(joint, halves, memory, choice);
-  const tensors = plan.saved.filter(isTensor);
-  const saved = [...tensors, ...plan.saved.filter((value) => !isTensor(value))];
+  const others = plan.saved.filter((value) => !isTensor(value));
+  const saved = [...plan.saved.filter(isTensor), ...others];
   return {
     forward: forwardGraph(joint, halves, saved),
     backward: backwardGraph(joint, plan, saved),
     saved,
-    savedTensors: tensors.length,
   };
 }
 
@@ -195,8 +194,8 @@ function savedInput(graph: Graph, { node, output }: NodeValue): Node {
     tags,
     metas: metas.slice(output, output + 1),
   } as const;
-  if (output > 0) return graph.add({ ...fields, name });
-  return push(graph, new Node({ ...fields, name }, node.id));
+  if (output === 0) return push(graph, new Node({ ...fields, name }, node.id));
+  return push(graph, new Node({ ...fields, name: `${name}.${output}` }));
 }
 
 function append(graph: Graph, node: Node, mapped: (value: Value) => Value): Node {

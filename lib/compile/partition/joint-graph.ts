@@ -3,7 +3,6 @@ import { CompileError } from '../../core/errors.js';
 import type { Graph } from '../graph/graph.js';
 import { lint, originText } from '../graph/lint.js';
 import type { Node, Value } from '../graph/node.js';
-import type { NodeValue } from './value-map.js';
 
 /** The tag of nodes that the backward pass recorded. @internal */
 export const BACKWARD = 'backward';
@@ -38,9 +37,7 @@ export interface Partition {
    * The values of the joint graph that forward passes to backward: tensors, then random states and
    * versions, which are none. No two of the tensors are views of one memory.
    */
-  readonly saved: readonly NodeValue[];
-  /** How many of the saved values are tensors. */
-  readonly savedTensors: number;
+  readonly saved: readonly { node: Node; output: number }[];
 }
 
 /** The nodes of a joint graph without its tangents. @internal */
@@ -126,8 +123,9 @@ function backwardTest(
   return (_, position) => user >= 0 && position >= user;
 }
 
-function checkForward({ graph, forwardOutputs }: JointGraph, { forward, backward }: Halves): void {
-  const late = new Set(backward);
+function checkForward(joint: JointGraph, { forward, backward }: Halves): void {
+  const { graph, forwardOutputs, tangents } = joint;
+  const late = new Set([...backward, ...tangents]);
   const check = (value: Value, user: string): void => {
     if ('number' in value || !late.has(value.node) || value.node.kind === 'constant') return;
     throw new CompileError(

@@ -8,10 +8,8 @@ import { Recorder } from '../../../lib/compile/capture/recorder.js';
 import type { RunValue } from '../../../lib/compile/graph/effects.js';
 import type { Graph } from '../../../lib/compile/graph/graph.js';
 import { GraphModule } from '../../../lib/compile/graph/graph-module.js';
-import type { Node } from '../../../lib/compile/graph/node.js';
 import { GuardCollector } from '../../../lib/compile/guards/guard-collector.js';
 import type { JointGraph, Partition } from '../../../lib/compile/partition/joint-graph.js';
-import { bytesOf } from '../../../lib/compile/partition/memory.js';
 import { type Backend, swapBackend } from '../../../lib/core/backend.js';
 import { belowDTensor } from '../../../lib/core/dispatch.js';
 import { layers } from '../../../lib/core/hooks.js';
@@ -86,19 +84,6 @@ export function runPartition(
     ...results.slice(0, forwardOutputs),
     ...runGraph(backward, [...results.slice(forwardOutputs), ...tangents]),
   ];
-}
-
-/** The bytes of the saved tensors, without those of given primals. */
-export function savedBytes(
-  { saved, savedTensors }: Partition,
-  except: readonly Node[] = [],
-): number {
-  let sum = 0;
-  for (const { node, output } of saved.slice(0, savedTensors)) {
-    const meta = node.metas[output];
-    if (!except.includes(node) && meta !== undefined) sum += bytesOf(meta);
-  }
-  return sum;
 }
 
 /** The names of the ops that a graph calls, in order. */

@@ -1,0 +1,64 @@
+/**
+ * The partition that saves the least memory for backward. What backward does not get it computes
+ * again, as long as that is cheap: the choice is a minimum cut of the graph.
+ */
+
+import { optionsOf } from '../../core/options.js';
+import type { Node } from '../graph/node.js';
+import { extract, isTensor } from './extract.js';
+import { halvesOf, type JointGraph, type Partition } from './joint-graph.js';
+import { bytesOf, Memory } from './memory.js';
+import { isTagged } from './recomputable.js';
+import { cheapestValues } from './saved-values.js';
+
+/** Options of {@link minCutRematerializationPartition}. */
+export interface MinCutOptions {
+  /** Primals that live longer than the function, as parameters do, so that saving one is free. */
+  parameters?: readonly Node[];
+}
+
+/**
+ * Makes a joint graph two graphs, of which backward computes cheap values of forward again instead
+ * of getting them. It never gets more bytes than from {@link defaultPartition}.
+ *
+ * Which values it gets is a minimum cut. A value weighs its bytes, times 1.1 for each step between
+ * it and backward, times 2 if a compiler that fuses ops would not write it to memory.
+ *
+ * Never computed again: matrix products, attention, sorting, ops of users, communication, results a
+ * quarter of the size of their operands, and whatever reads or is memory that changes later. Views
+ * and random ops may be: the latter get the random state that they had in forward.
+ *
+ * Tags of nodes say otherwise. `mustSave` saves what backward reads. `mustRecompute` computes again
+ * what can be; as `mustRecompute:a` it names a region, from which other regions get saved values.
+ * `reshardAfterForward` makes backward communicate again.
+ *
+ * @throws CompileError as {@link defaultPartition}; ArgumentError for an unknown option
+ * @see PyTorch `functorch.compile.min_cut_rematerialization_partition`
+ */
+export function minCutRematerializationPartition(
+  joint: JointGraph,
+  options: MinCutOptions = {},
+): Partition {
+  const { parameters = [] } = optionsOf('minCutRematerializationPartition', options, 'parameters');
+  const halves = halvesOf(joint);
+  const memory = new Memory(joint.graph, joint.shared);
+  const free = new Set(parameters);
+  const values = cheapestValues(joint, halves, memory, free);
+  const smallest = extract(joint, halves, memory, {
+    saves: (value) => values.saved.has(value) || !values.considered.has(value.node),
+    savesEarly: (value) => values.saved.has(value),
+  });
+  if (joint.graph.nodes.some(isTagged)) return smallest;
+  const all = extract(joint, halves, memory, { saves: () => true, savesEarly: () => false });
+  return savedBytes(smallest, free) <= savedBytes(all, free) ? smallest : all;
+}
+
+/** The bytes that backward gets, without those of parameters. @internal */
+export function savedBytes({ saved }: Partition, free: ReadonlySet<Node>): number {
+  let sum = 0;
+  for (const value of saved) {
+    const meta = value.node.metas[value.output];
+    if (meta !== undefined && isTensor(value) && !free.has(value.node)) sum += bytesOf(meta);
+  }
+  return sum;
+}
