@@ -27,11 +27,11 @@ export function cheapestValues(
   memory: Memory,
   free: ReadonlySet<Node>,
 ): SavedValues {
-  const cut = new SavingCut(joint, halves, memory, free);
-  return { saved: cut.solve(), considered: cut.considered };
+  const network = new SavingNetwork(joint, halves, memory, free);
+  return { saved: network.solve(), considered: network.considered };
 }
 
-class SavingCut {
+class SavingNetwork {
   readonly considered = new Set<Node>();
   private readonly network = new FlowNetwork();
   private readonly source = this.network.addVertex();
