@@ -88,6 +88,8 @@ export interface CaptureHooks {
   draws(generator: Generator, source: DrawSource): void;
   /** Called before `.grad` of a tensor is read. */
   readsGrad(t: Tensor): void;
+  /** Called before `.grad` of a tensor is set. */
+  setsGrad(t: Tensor, value: Tensor | null): void;
   /** Called when a module is called or its flags are read. */
   usesModule(module: object): void;
 }

@@ -8,26 +8,11 @@ import type { Tensor } from './tensor.js';
 
 /** Replaces `.grad`. Frees the old gradient at once if user code never saw it. @internal */
 export function setGrad(tensor: Tensor, value: Tensor | null): void {
-  layers.backend.capture?.unsupported('the .grad of a tensor was set');
+  if (value !== null) checkGradient(tensor, value);
+  layers.backend.capture?.setsGrad(tensor, value);
   const before = tensor.gradTensor;
   if (before === value) return;
   if (value !== null) {
-    if (value === tensor)
-      throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
-    if ((value.sharding === null) !== (tensor.sharding === null))
-      throw gradientOfAnotherKind(tensor, value);
-    if (
-      !sameShape(value.shape, tensor.shape) ||
-      value.dtype !== tensor.dtype ||
-      value.device !== tensor.device
-    ) {
-      const advice =
-        tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`;
-      throw new AutogradError(
-        `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, ` +
-          `got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${advice}`,
-      );
-    }
     // The gradient lives as long as the memory of its tensor: a scope that owns the tensor frees
     // both.
     const scope = tensor.storage?.scope ?? null;
@@ -38,6 +23,32 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
   if (value !== null) layers.backend.observer?.mark(value.storage, 'gradient');
   if (before !== null && before.retains > 0) before.release();
   if (before?.storage && before.storage.handle !== 0 && !before.storage.exposed) before.dispose();
+}
+
+/** The `.grad` of a tensor, for library code that does not hand it to the program. @internal */
+export function gradOf(tensor: Tensor): Tensor | null {
+  layers.backend.capture?.readsGrad(tensor);
+  return tensor.gradTensor;
+}
+
+/** @throws AutogradError for a gradient that does not fit the tensor */
+function checkGradient(tensor: Tensor, value: Tensor): void {
+  if (value === tensor)
+    throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
+  if ((value.sharding === null) !== (tensor.sharding === null))
+    throw gradientOfAnotherKind(tensor, value);
+  if (
+    !sameShape(value.shape, tensor.shape) ||
+    value.dtype !== tensor.dtype ||
+    value.device !== tensor.device
+  ) {
+    const advice =
+      tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`;
+    throw new AutogradError(
+      `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, ` +
+        `got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${advice}`,
+    );
+  }
 }
 
 function gradientOfAnotherKind(tensor: Tensor, value: Tensor): AutogradError {

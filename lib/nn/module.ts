@@ -11,7 +11,7 @@ import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { keep } from '../core/scope.js';
-import { setGrad } from '../core/set-grad.js';
+import { gradOf, setGrad } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
@@ -317,7 +317,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     const setToNone = zeroGradArguments(...args);
     for (const parameter of this.parameters()) {
       if (setToNone) setGrad(parameter, null);
-      else parameter.gradTensor?.detach().zero_();
+      else gradOf(parameter)?.detach().zero_();
     }
   }
 

@@ -2,6 +2,7 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkLimit, listOf } from '../core/options.js';
+import { gradOf } from '../core/set-grad.js';
 import { defineFunction } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { tensor } from '../ops/from-values.js';
@@ -19,7 +20,7 @@ function tensorsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[] 
 }
 
 function gradientsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[] {
-  return tensorsOf(op, parameters).flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
+  return tensorsOf(op, parameters).flatMap((p) => gradOf(p) ?? []);
 }
 
 /** @throws AutogradError if a norm is not finite. Reads a value, and so blocks. */

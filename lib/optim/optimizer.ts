@@ -6,7 +6,7 @@ import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { keep, scope } from '../core/scope.js';
-import { setGrad } from '../core/set-grad.js';
+import { gradOf, setGrad } from '../core/set-grad.js';
 import type { ArgumentsOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
@@ -126,6 +126,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   step<T>(closure?: () => T): T | undefined {
     if (closure !== undefined && typeof closure !== 'function')
       throw unexpected(`${this.constructor.name}.step`, 'closure', 'a function', closure);
+    // Steps are counted in JavaScript, and a graph would repeat the count of its capture.
+    layers.backend.capture?.unsupported(`step() of ${this.constructor.name} was called`);
     for (const group of this.paramGroups) this.checkUsed(group.params);
     for (const hook of this.preHooks.values()) hook(this);
     const loss = closure === undefined ? undefined : enableGrad(closure);
@@ -177,7 +179,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     for (const group of this.paramGroups) {
       for (const p of group.params) {
         if (setToNone) setGrad(p, null);
-        else p.gradTensor?.detach().zero_();
+        else gradOf(p)?.detach().zero_();
       }
     }
   }

@@ -120,7 +120,7 @@ function checkResult(result: unknown, recorder: Recorder): void {
 function rebuilder(result: unknown, recorder: Recorder): Capture['rebuild'] {
   const sources = tensorsIn(result).map((t) => {
     const at = recorder.positionOf(t);
-    return at >= 0 || !recorder.isBorrowed(t) ? at : t;
+    return at >= 0 || !recorder.isConstant(t) ? at : t;
   });
   return (outputs, inputs) => {
     let next = 0;

@@ -5,6 +5,7 @@ import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { clone } from '../../ops/copy.js';
 import { recordCall } from './functions.js';
+import { recordGrad } from './grads.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
 
@@ -76,6 +77,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),
     createsParameter: (made, data) => recordParameter(recorder, made, data),
     draws: (generator, source) => recorder.willDraw(generator, source),
+    setsGrad: (t, value) => recordGrad(recorder, t, value),
     readsGrad: (t) => recorder.readsGrad(t),
     usesModule: (module) => recorder.guards.addModule(module),
   };

@@ -44,6 +44,8 @@ export class Recorder {
   tags: ReadonlySet<string> = new Set();
   /** The parameters that the function made. */
   readonly parameters = new Set<Tensor>();
+  /** The tensors whose `.grad` the function assigned. */
+  readonly assignedGrads = new Set<Tensor>();
   private unrecordedCalls = 0;
   private readonly borrowed = new Borrowed();
   private readonly outerMode: GradMode = gradMode();
@@ -222,7 +224,7 @@ export class Recorder {
    * reads anew.
    */
   readsGrad(t: Tensor): void {
-    if (t.gradTensor !== null || this.isOwn(t)) return;
+    if (t.gradTensor !== null || this.assignedGrads.has(t) || this.isOwn(t)) return;
     this.valueOf(t);
     const grad = this.borrowed.gradOf(t);
     this.guards.expectGrad(this.inputs.get(t) ?? t, grad);
@@ -284,6 +286,12 @@ export class Recorder {
   /** Whether the tensor is of the program, and not made by the capture. */
   isBorrowed(t: Tensor): boolean {
     return this.borrowed.has(t);
+  }
+
+  /** Whether the tensor is a constant of the graph. */
+  isConstant(t: Tensor): boolean {
+    const value = this.values.get(t);
+    return value !== undefined && 'node' in value && value.node.kind === 'constant';
   }
 
   /** Gives borrowed tensors and generators their state back, and ends what the capture made. */

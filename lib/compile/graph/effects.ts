@@ -98,6 +98,12 @@ export const effects = {
     outputs: 1,
     run: ([data], { type }) => new type(data as Tensor, false),
   }),
+  /** Assigns the `.grad` of a tensor: the second tensor, or null. */
+  setGrad: define({
+    run: ([t, value]) => {
+      (t as Tensor).grad = (value as Tensor | undefined) ?? null;
+    },
+  }),
   /** Applies an `autograd.Function`, or another function that records nodes of the tape. */
   applyFunction: define<FunctionParams>({ outputs: 'many', run: applyFunction }),
   /** The `.grad` of a tensor, which is not null: guards compare that. */
