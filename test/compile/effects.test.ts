@@ -208,14 +208,6 @@ describe('autocast in a captured graph', () => {
 });
 
 const unrepeatable: Record<string, [name: RegExp, fn: (w: Tensor) => Tensor]> = {
-  'a hook on a tensor': [
-    /hook was registered/,
-    (w) => {
-      const y = w.mul(2);
-      y.registerHook((g) => g.mul(10));
-      return y.sum();
-    },
-  ],
   'a backward pass': [
     /backward\(\)/,
     (w) => {

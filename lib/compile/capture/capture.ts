@@ -14,6 +14,8 @@ import type { Graph } from '../graph/graph.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { ambientKey } from '../guards/guard-key.js';
 import { listOf, sameList, Walk } from '../guards/object-walk.js';
+import { traceHooks } from './hook-bodies.js';
+import { CapturedHandle } from './hooks.js';
 import { recordingAt } from './levels.js';
 import { Recorder } from './recorder.js';
 
@@ -64,17 +66,19 @@ export function capture(
   // A copy, because the function may change its arguments and runs again if it cannot be captured.
   const given = mapTensors((t) => t, args) as unknown[];
   const state = listOf((walk) => walk.value(given), false);
-  const captured = capturing(recorder, () =>
-    recordingAt('front', recorder, () => {
+  const captured = capturing(recorder, () => {
+    const result = recordingAt('front', recorder, () => {
       inputs.forEach((t, i) => {
         recorder.placeholder(t, i);
       });
-      const result = fn(...given);
+      const returned = fn(...given);
       if (!sameList(state, (walk) => walk.value(given), false))
         recorder.unsupported('an argument that is not a tensor was changed');
-      return finished(result, recorder);
-    }),
-  );
+      return returned;
+    });
+    traceHooks(recorder);
+    return finished(result, recorder);
+  });
   const changed = guards.changed();
   if (changed === undefined) return captured;
   throw new CompileError(
@@ -104,6 +108,7 @@ function checkResult(result: unknown, recorder: Recorder): void {
     );
   const found = new Set(tensorsIn(result));
   new Walk((item) => {
+    if (item instanceof CapturedHandle) recorder.unsupported('the handle of a hook was returned');
     if (!(item instanceof Tensor) || !item.isFake) return true;
     if (!found.has(item))
       recorder.unsupported('a result was returned inside a Set or an instance of a class');

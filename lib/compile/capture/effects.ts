@@ -6,6 +6,7 @@ import { fakeTensor } from '../../eager/fake-backend.js';
 import { clone } from '../../ops/copy.js';
 import { recordCall } from './functions.js';
 import { recordGrad } from './grads.js';
+import { recordHook } from './hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
 
@@ -69,14 +70,12 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     unsupported: (what) => recorder.unsupported(what),
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
-    registersHook: () =>
-      recorder.repeatsCalls
-        ? recorder.unsupported('a hook was registered on a tensor or a node')
-        : null,
+    registersHook: (place, hook) =>
+      recorder.repeatsCalls ? recordHook(recorder, place, hook) : null,
     usesMemory: (t) => void recorder.valueOf(t),
     setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),
     createsParameter: (made, data) => recordParameter(recorder, made, data),
-    draws: (generator, source) => recorder.willDraw(generator, source),
+    draws: (generator, source) => recorder.draws.willDraw(generator, source),
     setsGrad: (t, value) => recordGrad(recorder, t, value),
     readsGrad: (t) => recorder.readsGrad(t),
     usesModule: (module) => recorder.guards.addModule(module),

@@ -12,7 +12,7 @@ import { Walk } from '../guards/object-walk.js';
 import type { Recorder } from './recorder.js';
 
 /** Marks the place of a tensor. */
-const PLACE = wrapNumber(0, float32, cpu);
+export const PLACE = wrapNumber(0, float32, cpu);
 
 /**
  * Runs a call, and records it as one node that applies the function again to the arguments, with

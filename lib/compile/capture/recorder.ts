@@ -7,10 +7,9 @@ import { Node as TapeNode } from '../../autograd/node.js';
 import { callSite } from '../../core/call-site.js';
 import { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
-import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
 import { sameShape } from '../../core/shape.js';
 import type { Storage } from '../../core/storage.js';
-import type { Tensor } from '../../core/tensor.js';
+import type { GradFn, Tensor } from '../../core/tensor.js';
 import { detachOp } from '../../ops/view.js';
 import type { EffectName } from '../graph/effects.js';
 import { Graph } from '../graph/graph.js';
@@ -18,6 +17,8 @@ import { replayed } from '../graph/graph-module.js';
 import { metaOf, type Node, type NodeFields, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { Borrowed } from './borrowed.js';
+import { Draws } from './draws.js';
+import type { PendingHook } from './hooks.js';
 import { ModulePaths } from './module-paths.js';
 
 const MADE_IN_CAPTURE =
@@ -46,6 +47,8 @@ export class Recorder {
   readonly parameters = new Set<Tensor>();
   /** The tensors whose `.grad` the function assigned. */
   readonly assignedGrads = new Set<Tensor>();
+  /** Whether the body of a hook is recorded. */
+  readonly isHookBody: boolean = false;
   private unrecordedCalls = 0;
   private readonly borrowed = new Borrowed();
   private readonly outerMode: GradMode = gradMode();
@@ -54,18 +57,18 @@ export class Recorder {
   private readonly inputs = new Map<Tensor, number>();
   /** The tensors on each storage that the graph knows. */
   private readonly onStorage = new Map<Storage, Tensor[]>();
-  private readonly generators = new Map<Generator, () => void>();
   /** Memory of tensors that were made in {@link unrecorded} calls. */
   private readonly unrecordedStorages = new Set<Storage>();
-  private drawn: DrawSource | null = null;
-  /** Draws so far, by their random state. */
-  private readonly draws = new Map<string, Node>();
+  /** Hooks whose bodies are traced at the end. */
+  readonly pendingHooks = new Set<PendingHook>();
+  readonly draws: Draws;
   private readonly paths = new ModulePaths();
   /** Whether an alias of a known tensor is that tensor: true below autograd. */
   readonly belowAutograd: boolean;
 
-  constructor(guards: GuardCollector, belowAutograd = false) {
+  constructor(guards: GuardCollector, belowAutograd = false, draws = new Draws()) {
     this.guards = guards;
+    this.draws = draws;
     this.belowAutograd = belowAutograd;
   }
 
@@ -111,7 +114,7 @@ export class Recorder {
       params,
       into: into === null ? null : this.valueOf(into),
       metas: outputs.map(metaOf),
-      draw: this.drawOf(params),
+      draw: this.draws.nodeOf(this.graph, params),
       ...this.context(),
     });
     for (let i = 0; i < outputs.length; i++)
@@ -162,6 +165,7 @@ export class Recorder {
     for (const node of nodes.splice(start)) {
       const keeps =
         node.kind === 'constant' ||
+        node.kind === 'placeholder' ||
         (node.effect === 'readGrad' &&
           node.inputs.every((v) => 'node' in v && !removed.has(v.node)));
       if (keeps) nodes.push(node);
@@ -181,8 +185,7 @@ export class Recorder {
       this.unrecordedStorages.add(storage);
       others.splice(others.indexOf(t), 1);
     }
-    for (const [state, node] of this.draws) if (removed.has(node)) this.draws.delete(state);
-    this.drawn = null;
+    this.draws.forget(removed);
   }
 
   /**
@@ -191,6 +194,28 @@ export class Recorder {
    */
   get repeatsCalls(): boolean {
     return !this.belowAutograd && this.unrecordedCalls === 0;
+  }
+
+  /** A known tensor that is an output of the tape's node, or the leaf that it accumulates into. */
+  tensorAt(node: GradFn, outputNr: number | null): Tensor | null {
+    for (const t of this.values.keys())
+      if (
+        t.gradAccumulator === node ||
+        (t.node === node && t.outputNr === (outputNr ?? t.outputNr))
+      )
+        return t;
+    return null;
+  }
+
+  /** Whether the tensor, or its memory, is known. */
+  protected knows(t: Tensor): boolean {
+    return this.values.has(t) || (t.storage !== null && this.onStorage.has(t.storage));
+  }
+
+  /** Ends the memory that another recorder made together with this capture. */
+  absorb(other: Recorder): void {
+    for (const storage of other.onStorage.keys())
+      if (!this.onStorage.has(storage)) this.unrecordedStorages.add(storage);
   }
 
   /** Whether a tensor is another one at another call: an input, or one that a run computes. */
@@ -208,15 +233,6 @@ export class Recorder {
       { what, at },
     );
     throw this.broken;
-  }
-
-  /**
-   * Sets the source that the next random call draws from. When the capture ends, the generator gets
-   * its state back.
-   */
-  willDraw(generator: Generator, source: DrawSource): void {
-    if (!this.generators.has(generator)) this.generators.set(generator, generator.remember());
-    this.drawn = source;
   }
 
   /**
@@ -297,7 +313,7 @@ export class Recorder {
   /** Gives borrowed tensors and generators their state back, and ends what the capture made. */
   restore(): void {
     this.borrowed.restore();
-    for (const bringBack of this.generators.values()) bringBack();
+    this.draws.restore();
     for (const [storage, tensors] of this.onStorage) {
       if (!tensors.some((t) => t.storage === storage)) continue;
       storage.markFreed(MADE_IN_CAPTURE);
@@ -356,24 +372,6 @@ export class Recorder {
       metas: [metaOf(result)],
       ...this.context(),
     });
-  }
-
-  /** The draw of a random call; a call with the random state of an earlier one shares its draw. */
-  private drawOf(params: object): Node | null {
-    if (!('seedLow' in params)) return null;
-    const { seedLow, seedHigh, offset } = params as DrawParams;
-    const state = `${seedLow},${seedHigh},${offset}`;
-    const known = this.draws.get(state);
-    if (known !== undefined || this.drawn === null) return known ?? null;
-    const node = this.graph.add({
-      kind: 'effect',
-      name: 'draw',
-      effect: 'draw',
-      params: { source: this.drawn },
-    });
-    this.drawn = null;
-    this.draws.set(state, node);
-    return node;
   }
 
   private context(): Pick<NodeFields, 'mode' | 'origin' | 'tags'> {

@@ -9,9 +9,10 @@ import { layers } from '../../core/hooks.js';
 import type { DrawParams, DrawSource } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
+import { type BoundHook, type HookParams, registerHook } from './hook-effects.js';
 
 /** A value while a graph runs: a tensor, a version, or the random state of a draw. */
-export type RunValue = Tensor | number | DrawParams | null;
+export type RunValue = Tensor | number | DrawParams | BoundHook | (() => void) | null;
 
 interface EffectDefinition<P = object> {
   /** Runs the effect; the value that it returns is its output, or the list of its outputs. */
@@ -102,6 +103,17 @@ export const effects = {
   setGrad: define({
     run: ([t, value]) => {
       (t as Tensor).grad = (value as Tensor | undefined) ?? null;
+    },
+  }),
+  /** Registers a hook on the tensor or its node; `bindHook` gives it the tensors that it uses. */
+  registerHook: define<HookParams>({
+    outputs: 1,
+    run: ([t], params) => registerHook(t as Tensor, params),
+  }),
+  /** Gives a registered hook the tensors that its body uses. */
+  bindHook: define({
+    run: ([hook, ...lifted]) => {
+      (hook as BoundHook).lifted = lifted;
     },
   }),
   /** Applies an `autograd.Function`, or another function that records nodes of the tape. */

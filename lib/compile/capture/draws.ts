@@ -1,0 +1,54 @@
+/** Random draws and seeds of a capture. Each draw is a value of the graph. */
+import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
+import type { Graph } from '../graph/graph.js';
+import type { Node } from '../graph/node.js';
+
+export class Draws {
+  /** Functions that give generators the state that they had before the capture. */
+  private readonly restores = new Map<Generator, () => void>();
+  private next: DrawSource | null = null;
+  /** Draws so far, by their random state. */
+  private readonly nodes = new Map<string, Node>();
+
+  /** Gives the generator its state back when the capture ends. */
+  remember(generator: Generator): void {
+    if (!this.restores.has(generator)) this.restores.set(generator, generator.remember());
+  }
+
+  /** Sets the source that the next random call draws from. */
+  willDraw(generator: Generator, source: DrawSource): void {
+    this.remember(generator);
+    this.next = source;
+  }
+
+  /**
+   * The draw of a random call. A call that did not draw has the random state of an earlier one, and
+   * shares its draw.
+   */
+  nodeOf(graph: Graph, params: object): Node | null {
+    if (!('seedLow' in params)) return null;
+    const { seedLow, seedHigh, offset } = params as DrawParams;
+    const state = `${seedLow},${seedHigh},${offset}`;
+    if (this.next === null) return this.nodes.get(state) ?? null;
+    const node = graph.add({
+      kind: 'effect',
+      name: 'draw',
+      effect: 'draw',
+      params: { source: this.next },
+    });
+    this.next = null;
+    this.nodes.set(state, node);
+    return node;
+  }
+
+  /** Forgets draws whose nodes were removed. */
+  forget(removed: ReadonlySet<Node>): void {
+    for (const [state, node] of this.nodes) if (removed.has(node)) this.nodes.delete(state);
+    this.next = null;
+  }
+
+  /** Gives all generators their state back. */
+  restore(): void {
+    for (const bringBack of this.restores.values()) bringBack();
+  }
+}
