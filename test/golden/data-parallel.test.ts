@@ -176,7 +176,7 @@ async function checkRun(fixture: Fixture<Setting | Run>, run: Run, rank: number)
     const exact = (fixture.cases as Run[]).find(
       (each) => each.name === run.name.replace('bfloat16', 'float32'),
     ) as Run;
-    const allowed = 1.5 * distance(wanted(exact.values), wanted(run.values));
+    const allowed = 2 * distance(wanted(exact.values), wanted(run.values));
     assert.ok(
       distance(sampled, wanted(run.values)) <= allowed,
       `parameters: norm above ${allowed}`,
