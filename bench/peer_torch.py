@@ -32,6 +32,9 @@ def overhead():
         show("add", "us", seconds_of(lambda: a + b, 20000, 7, 1) * 1e6, 20000)
         show("mm 8x8", "us", seconds_of(lambda: m @ m, 20000, 7, 1) * 1e6, 20000)
         show("layer norm 8x8", "us", seconds_of(lambda: F.layer_norm(m, (8,)), 20000, 7, 1) * 1e6, 20000)
+        net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(24))).to(device)
+        x = torch.ones(4, 8, device=device)
+        show("24 linear layers 8x8, eager", "us", seconds_of(lambda: net(x), 200, 31, 5) * 1e6, 200)
     x = torch.ones(8, device=device, requires_grad=True)
     def both():
         (x * 2 + 1).sum().backward(); x.grad = None

@@ -50,6 +50,7 @@ function programs(device: string): Program[] {
   return [
     ours('overhead', device),
     ours('kernels', device),
+    ours('compile', device),
     ours('start', pathToFileURL(entry).href),
     ours('ranks-start', path.dirname(entry)),
     ...peers,
