@@ -167,6 +167,7 @@ void Environment::close() {
   // closes their pools: the allocators belong to the process, and keep no pointer to this
   streams.clear();
   storages = StorageTable{};
+  plans.clear();
   // For other threads that continue; a process that ends needs nothing.
   if (--environments > 0) trim_c_heap();
 }

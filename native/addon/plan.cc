@@ -69,8 +69,9 @@ class PlanReader {
         arena < 0 || plan_.num_draws < 0 || commands < 0)
       return bad(error_, "header", 0);
     // A run passes them in the shared words, and each command has some words here.
-    if (2 * given + plan_.num_draws > kWordBytes / 8 || given > kWordBytes / 16 ||
-        outputs > in_.left() || commands > in_.left())
+    constexpr int64_t most = kWordBytes / 8;
+    if (given > most || plan_.num_draws > most || 2 * given + plan_.num_draws > most ||
+        outputs > most || commands > in_.left())
       return bad(error_, "counts", 0);
     plan_.num_given = static_cast<size_t>(given);
     plan_.num_outputs = static_cast<size_t>(outputs);

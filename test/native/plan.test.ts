@@ -110,6 +110,7 @@ const misfits: Record<string, Parts> = {
   },
   'a negative number of storages': { given: -1, commands: [exp] },
   'more storages than words fit': { given: 2 ** 40, commands: [] },
+  'more outputs than words fit': { outputs: new Array(2 ** 19).fill(0), commands: [] },
 };
 
 describe('a plan of the addon', () => {
