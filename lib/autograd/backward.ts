@@ -297,21 +297,21 @@ const methods = {
     return register(this.postAccumulateHooks, hook, { kind: 'accumulated', tensor: this });
   },
   retainGrad(this: Tensor): void {
-    layers.backend.capture?.unsupported('retainGrad() was called');
     const { node, outputNr } = hookTarget(this, 'retainGrad');
     if (this.isLeaf) return;
+    layers.backend.capture?.changesHistory(this, 'retainGrad');
     node.retained ??= [];
     node.retained[outputNr] = this;
   },
 };
 /** @throws AutogradError for a view */
 function detachInPlace(this: Tensor): Tensor {
-  layers.backend.capture?.unsupported('detach_() was called');
   if (this.base !== null)
     throw new AutogradError(
       'detach_: expected a tensor that is no view, got a view of another tensor. Use detach().',
       { op: 'detach_' },
     );
+  layers.backend.capture?.changesHistory(this, 'detach_');
   this.node = null;
   this.outputNr = 0;
   this.leafRequiresGrad = false;

@@ -86,6 +86,15 @@ export interface CaptureHooks {
   createsParameter(made: Tensor, data: Tensor): void;
   /** Called before a generator draws; `source` gives the next random state of the same kind. */
   draws(generator: Generator, source: DrawSource): void;
+  /** Called before a generator is seeded. */
+  seeds(generator: Generator, seed: number): void;
+  /**
+   * Called when the state of a generator is kept. The function that it returns is called when the
+   * state comes back.
+   */
+  keepsRng(generator: Generator): () => void;
+  /** Called before the history of a tensor ends, or its gradient is kept. */
+  changesHistory(t: Tensor, change: 'detach_' | 'retainGrad'): void;
   /** Called before `.grad` of a tensor is read. */
   readsGrad(t: Tensor): void;
   /** Called before `.grad` of a tensor is set. */

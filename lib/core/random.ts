@@ -68,24 +68,27 @@ export class Generator {
 
   /** As {@link manualSeed}, for plain tensors only: draws on meshes continue. @internal */
   reseed(seed: number): void {
-    layers.backend.capture?.unsupported('a random generator was seeded');
-    this.seedValue = checkSeed(seed);
+    checkSeed(seed);
+    layers.backend.capture?.seeds(this, seed);
+    this.seedValue = seed;
     this.used = 0;
     this.isSeeded = true;
   }
 
   /** The seed that the numbers start from. */
   get seed(): number {
+    layers.backend.capture?.unsupported('the seed was read');
     return this.seedValue;
   }
 
   /** The seed that the numbers start from, as a method as in PyTorch. */
   initialSeed(): number {
-    return this.seedValue;
+    return this.seed;
   }
 
   /** Seed and position, to be restored later. */
   getState(): RngState {
+    layers.backend.capture?.unsupported('the state of a random generator was read');
     const state = { seed: this.seedValue, offset: this.used };
     return this.onMeshes === null ? state : { ...state, onMeshes: this.onMeshes.state() };
   }
@@ -226,7 +229,6 @@ export function manualSeed(seed: number): Generator {
 
 /** The seed of the default generator. */
 export function initialSeed(): number {
-  layers.backend.capture?.unsupported('the seed was read');
   return currentGenerator().seed;
 }
 
@@ -235,6 +237,7 @@ export function initialSeed(): number {
  * before, because each rank gets another seed.
  */
 export function seed(): number {
+  layers.backend.capture?.unsupported('seed() chose a seed by chance');
   const chosen = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
   currentGenerator().reseed(chosen);
   return chosen;
@@ -249,20 +252,21 @@ export function seed(): number {
  */
 export function forkRng<T>(fn: () => T): T {
   checkFunction('forkRng', 'fn', fn);
-  layers.backend.capture?.unsupported('forkRng() was called');
-  const restore = currentGenerator().remember();
+  const generator = currentGenerator();
+  const restoreInRuns = layers.backend.capture?.keepsRng(generator);
+  const restore = generator.remember();
   try {
     const result = fn();
     checkSynchronous('forkRng', result, 'the state would come back at its first await');
     return result;
   } finally {
+    restoreInRuns?.();
     restore();
   }
 }
 
 /** The state of the default generator. */
 export function getRngState(): RngState {
-  layers.backend.capture?.unsupported('the state of the random generator was read');
   return currentGenerator().getState();
 }
 

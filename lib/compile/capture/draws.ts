@@ -2,6 +2,7 @@
 import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node } from '../graph/node.js';
+import type { Recorder } from './recorder.js';
 
 export class Draws {
   /** Functions that give generators the state that they had before the capture. */
@@ -51,4 +52,17 @@ export class Draws {
   restore(): void {
     for (const bringBack of this.restores.values()) bringBack();
   }
+}
+
+/** Records that a generator is seeded. */
+export function recordSeed(recorder: Recorder, generator: Generator, seed: number): void {
+  recorder.draws.remember(generator);
+  recorder.addEffect('seed', { params: { generator, seed } });
+}
+
+/** Records that the state of a generator is kept; the result records that it comes back. */
+export function recordFork(recorder: Recorder, generator: Generator): () => void {
+  recorder.draws.remember(generator);
+  const node = recorder.addEffect('keepRng', { params: { generator } });
+  return () => void recorder.addEffect('restoreRng', { inputs: [{ node, output: 0 }] });
 }

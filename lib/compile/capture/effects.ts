@@ -4,6 +4,7 @@ import { keep } from '../../core/scope.js';
 import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { clone } from '../../ops/copy.js';
+import { recordFork, recordSeed } from './draws.js';
 import { recordCall } from './functions.js';
 import { recordGrad } from './grads.js';
 import { recordHook } from './hooks.js';
@@ -76,6 +77,12 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),
     createsParameter: (made, data) => recordParameter(recorder, made, data),
     draws: (generator, source) => recorder.draws.willDraw(generator, source),
+    seeds: (generator, seed) => recordSeed(recorder, generator, seed),
+    keepsRng: (generator) => recordFork(recorder, generator),
+    changesHistory: (t, change) => {
+      if (recorder.repeatsCalls) recorder.effect(change, [t]);
+      else if (recorder.belowAutograd) recorder.unsupported(`${change}() was called`);
+    },
     setsGrad: (t, value) => recordGrad(recorder, t, value),
     readsGrad: (t) => recorder.readsGrad(t),
     usesModule: (module) => recorder.guards.addModule(module),

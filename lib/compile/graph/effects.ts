@@ -6,7 +6,7 @@
 import type { Applicable } from '../../core/backend.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
-import type { DrawParams, DrawSource } from '../../core/random.js';
+import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
 import { type BoundHook, type HookParams, registerHook } from './hook-effects.js';
@@ -26,6 +26,12 @@ interface EffectDefinition<P = object> {
 const define = <P extends object>(
   definition: Partial<EffectDefinition<P>> & Pick<EffectDefinition<P>, 'run'>,
 ): EffectDefinition<P> => ({ outputs: 0, pure: false, ...definition });
+
+/** Methods that autograd adds. */
+interface Tracked {
+  detach_(): Tensor;
+  retainGrad(): void;
+}
 
 interface FunctionParams {
   readonly function: Applicable;
@@ -84,6 +90,21 @@ export const effects = {
     outputs: 1,
     run: (_, { source }) => source.next(),
   }),
+  /** Seeds a generator. */
+  seed: define<{ generator: Generator; seed: number }>({
+    run: (_, { generator, seed }) => void generator.manualSeed(seed),
+  }),
+  /** The state of a generator, for `restoreRng`. */
+  keepRng: define<{ generator: Generator }>({
+    outputs: 1,
+    run: (_, { generator }) => generator.remember(),
+  }),
+  /** Gives a generator the state that `keepRng` returned. */
+  restoreRng: define({ run: ([restore]) => (restore as () => void)() }),
+  /** Ends the history of a tensor. */
+  detach_: define({ run: ([t]) => void (t as Tensor & Tracked).detach_() }),
+  /** Keeps the gradient of a tensor that is not a leaf. */
+  retainGrad: define({ run: ([t]) => (t as Tensor & Tracked).retainGrad() }),
   /** The local shard of a distributed tensor, on the same memory and without history. */
   localShard: define({
     outputs: 1,
