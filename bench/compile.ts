@@ -9,7 +9,6 @@ import type { Graph } from '../lib/compile/graph/graph.js';
 import { GraphModule } from '../lib/compile/graph/graph-module.js';
 import { GuardCollector } from '../lib/compile/guards/guard-collector.js';
 import { buildPlan } from '../lib/compile/schedule/plan.js';
-import { belowAutograd } from '../lib/core/dispatch.js';
 import { cuda, nn, noGrad, ones, scope, type Tensor } from '../lib/index.js';
 import { commit, keep, median, today, torchVersion } from './figures.js';
 import { device, print, type Row } from './measure.js';
@@ -55,7 +54,7 @@ function times(functions: readonly (() => unknown)[], burst: number, warmUp: num
 function compare(what: string, fn: (x: Tensor) => Tensor, x: Tensor, burst: number): void {
   const graph = noGrad(() => lower(fn, x));
   const plan = buildPlan(graph);
-  const module = new GraphModule(graph, belowAutograd);
+  const module = new GraphModule(graph);
   const names = ['eager', 'op by op', 'plan'];
   const found = noGrad(() =>
     times([() => fn(x), () => module.run([x]), () => plan.run([x])], burst, WARM_UP),

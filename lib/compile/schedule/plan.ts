@@ -3,7 +3,6 @@
  * constants and the random state, and crosses into the addon once for each segment. Between
  * segments run what is no command: effects, collectives, copies between devices, ops of programs.
  */
-import { type GradMode, gradMode, setGradMode } from '../../autograd/grad-mode.js';
 import { CompileError } from '../../core/errors.js';
 import { Tensor } from '../../core/tensor.js';
 import type { RunValue } from '../graph/effects.js';
@@ -11,7 +10,7 @@ import type { Graph } from '../graph/graph.js';
 import type { Step } from '../graph/graph-module.js';
 import { lint } from '../graph/lint.js';
 import { type PlanValues, planValues } from './plan-values.js';
-import { runNode, Segment } from './segment.js';
+import { runOneByOne, Segment } from './segment.js';
 import { SegmentBuilder } from './segment-builder.js';
 
 /** A part of a plan. */
@@ -30,8 +29,8 @@ export interface PlanSummary {
 }
 
 /**
- * A lowered graph to be run many times. It computes what a GraphModule computes whose calls enter
- * below autograd, and also raises the versions of the tensors that calls write into.
+ * A lowered graph to be run many times. It computes what a GraphModule of it computes without
+ * recording gradients, and raises the versions of the tensors that calls write into as that does.
  */
 export class CompiledPlan {
   private readonly values: PlanValues;
@@ -100,7 +99,7 @@ export class CompiledPlan {
     for (let i = 0; i < this.parts.length; i++) {
       const part = this.parts[i] as Part;
       if (part instanceof Segment) part.run(values);
-      else runInMode(part, values, this.values.roots);
+      else runOneByOne([part], values);
       const freed = this.freed[i] as readonly number[];
       for (let k = 0; k < freed.length; k++) free(values[freed[k] as number]);
     }
@@ -113,21 +112,6 @@ export class CompiledPlan {
 /** Encodes a lowered graph. Later edits of the graph do not change the plan. */
 export function buildPlan(graph: Graph): CompiledPlan {
   return new CompiledPlan(graph);
-}
-
-function runInMode(step: Step, values: RunValue[], roots: readonly number[]): void {
-  const { mode } = step.node;
-  if (mode === null) {
-    runNode(step, values, roots);
-    return;
-  }
-  const outer: GradMode = gradMode();
-  setGradMode(mode);
-  try {
-    runNode(step, values, roots);
-  } finally {
-    setGradMode(outer);
-  }
 }
 
 /** The parts, and for each step the part that it belongs to. */

@@ -24,7 +24,7 @@ export class SegmentBuilder {
   private readonly given = new Map<Storage, Given>();
   private readonly draws: number[] = [];
   private readonly apart: (readonly [number, number])[] = [];
-  private readonly written: number[] = [];
+  private readonly written: Storage[] = [];
   /** The op that allocated each new storage. */
   private readonly makers = new Map<Storage, string>();
 
@@ -100,28 +100,39 @@ export class SegmentBuilder {
       given.filter(({ used }) => used),
       outputOf,
     );
-    const { prelude, steps, draws, apart, written, recorder } = this;
-    const device = recorder.device ?? given[0]?.device ?? cpu;
-    return new Segment(
-      {
-        prelude,
-        steps,
-        device,
-        commands: recorder.commands,
-        words,
-        arenaBytes,
-        given,
-        draws,
-        outputs: outputs.map(
-          (s): SegmentOutput => ({ bytes: s.nbytes, op: this.makers.get(s) as string }),
-        ),
-        results,
-        same,
-        apart,
-        written,
-        computed: recorder.computed,
-      },
-      this.graph.roots,
+    const { prelude, steps, draws, apart, recorder } = this;
+    return new Segment({
+      prelude,
+      steps,
+      device: recorder.device ?? given[0]?.device ?? cpu,
+      commands: recorder.commands,
+      words,
+      arenaBytes,
+      given,
+      draws,
+      outputs: outputs.map(
+        (s): SegmentOutput => ({ bytes: s.nbytes, op: this.makers.get(s) as string }),
+      ),
+      results,
+      same,
+      apart,
+      written: this.written.flatMap((storage) => this.valueOn(storage, results, outputOf)),
+      computed: recorder.computed,
+    });
+  }
+
+  /** A value that shows the memory after a run; none where the memory is intermediate. */
+  private valueOn(
+    storage: Storage,
+    results: readonly SegmentResult[],
+    outputOf: ReadonlyMap<Storage, number>,
+  ): number[] {
+    const given = this.given.get(storage);
+    if (given !== undefined) return [given.value];
+    const output = outputOf.get(storage);
+    return (
+      results.find((each) => output !== undefined && each.output === output)?.values.slice(0, 1) ??
+      []
     );
   }
 
@@ -187,11 +198,10 @@ export class SegmentBuilder {
 
   private addWrites(step: Step, inputs: readonly Tensor[], into: Tensor | null): void {
     const { op, params } = step.node;
-    const roots = this.graph.roots;
     for (const i of op?.mutates?.(inputs, params) ?? [])
-      this.written.push(roots[step.inputs[i] as number] as number);
+      this.written.push((inputs[i] as Tensor).storage as Storage);
     if (into === null) return;
-    this.written.push(roots[step.into] as number);
+    this.written.push(into.storage as Storage);
     const target = this.given.get(into.storage as Storage);
     if (target === undefined) return;
     for (const { storage } of inputs) {

@@ -2,8 +2,9 @@
  * A segment of a plan: calls whose commands were encoded once. A run patches what differs from run
  * to run, crosses into the addon once, and makes tensors of the results that others read.
  */
+import { noGrad } from '../../autograd/grad-mode.js';
 import type { Device } from '../../core/device.js';
-import { belowAutograd } from '../../core/dispatch.js';
+import type { Layer } from '../../core/dispatch.js';
 import type { DType } from '../../core/dtype.js';
 import { layers } from '../../core/hooks.js';
 import type { DrawParams } from '../../core/random.js';
@@ -84,27 +85,18 @@ export interface SegmentParts {
 const words = new Float64Array(writer.addon.words);
 const NOTHING_HAS_RUN = -1;
 
-/** Runs a call or an effect, and raises the versions of what it writes into. */
-export function runNode(step: Step, values: RunValue[], roots: readonly number[]): void {
-  const { op, params } = step.node;
-  const inputs = op?.mutates?.(
-    step.inputs.map((i) => values[i] as Tensor),
-    params,
-  );
-  runStep(step, values, belowAutograd);
-  if (step.into >= 0) raiseVersion(values, roots[step.into] as number);
-  if (inputs !== undefined)
-    for (const i of inputs) raiseVersion(values, roots[step.inputs[i] as number] as number);
-}
+/** Where calls enter that run one by one: they are counted in versions, and not recorded. */
+const entry: Layer = (...call) => layers.autograd(...call);
 
-function raiseVersion(values: readonly RunValue[], at: number): void {
-  const t = values[at];
-  if (t instanceof Tensor) t.bumpVersion();
+/** Runs calls and effects one by one. */
+export function runOneByOne(steps: readonly Step[], values: RunValue[]): void {
+  noGrad(() => {
+    for (const step of steps) runStep(step, values, entry);
+  });
 }
 
 export class Segment {
   readonly parts: SegmentParts;
-  private readonly roots: readonly number[];
   /** The number of the native plan; 0 if there is none and the calls run one by one. */
   private plan = 0;
   /** Whether the calls run as commands of a native plan. */
@@ -118,9 +110,8 @@ export class Segment {
   /** Whether there is nothing to run: effects and views alone. */
   private readonly isEmpty: boolean;
 
-  constructor(parts: SegmentParts, roots: readonly number[]) {
+  constructor(parts: SegmentParts) {
     this.parts = parts;
-    this.roots = roots;
     this.numUsed = parts.given.filter(({ used }) => used).length;
     this.isEmpty = parts.commands.length === 0 && parts.outputs.length === 0;
     if (this.isEmpty || 2 * this.numUsed + 3 * parts.draws.length > words.length) return;
@@ -135,9 +126,8 @@ export class Segment {
 
   run(values: RunValue[]): void {
     const { prelude } = this.parts;
-    for (let i = 0; i < prelude.length; i++) runStep(prelude[i] as Step, values, belowAutograd);
-    if (this.fits(values) && this.runCommands(values)) return;
-    for (const step of this.parts.steps) runNode(step, values, this.roots);
+    for (let i = 0; i < prelude.length; i++) runStep(prelude[i] as Step, values, entry);
+    if (!this.fits(values) || !this.runCommands(values)) runOneByOne(this.parts.steps, values);
   }
 
   /** Whether the commands do what the calls would do now. */
@@ -238,14 +228,19 @@ export class Segment {
         base === null ? device : base.device,
         base === null ? (storages[output] as Storage) : base.storage,
       );
-      if (base === null) owners[output] = t;
+      // Views share the version of what they show.
+      const shown = base ?? owners[output];
+      if (shown !== undefined) {
+        t.versionCounter = shown.sharedVersion();
+        t.nodeVersion = t.versionCounter.value;
+      } else owners[output] = t;
       for (let k = 0; k < at.length; k++) values[at[k] as number] = t;
     }
     for (let i = 0; i < same.length; i++) {
       const [value, earlier] = same[i] as readonly [number, number];
       values[value] = values[earlier] as RunValue;
     }
-    for (let i = 0; i < written.length; i++) raiseVersion(values, written[i] as number);
+    for (let i = 0; i < written.length; i++) (values[written[i] as number] as Tensor).bumpVersion();
     if (recording)
       for (const [i, t] of owners.entries()) recordStorages((outputs[i] as SegmentOutput).op, [t]);
     if (owners.length > 0) addPressure(owners);

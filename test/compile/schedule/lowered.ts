@@ -7,7 +7,6 @@ import type { Graph } from '../../../lib/compile/graph/graph.js';
 import { GraphModule } from '../../../lib/compile/graph/graph-module.js';
 import { GuardCollector } from '../../../lib/compile/guards/guard-collector.js';
 import { buildPlan, type CompiledPlan } from '../../../lib/compile/schedule/plan.js';
-import { belowAutograd } from '../../../lib/core/dispatch.js';
 import { manualSeed, noGrad, Tensor, zeros } from '../../../lib/index.js';
 
 /** A function of tensors that returns a list. */
@@ -31,9 +30,9 @@ export function planOf(fn: Program, inputs: readonly Tensor[]): CompiledPlan {
   return buildPlan(lower(fn, inputs));
 }
 
-/** Runs a graph op by op, below autograd. */
+/** Runs a graph op by op, without recording gradients. */
 export function runSlowly(graph: Graph, inputs: readonly RunValue[]): RunValue[] {
-  return new GraphModule(graph, belowAutograd).run(inputs);
+  return noGrad(() => new GraphModule(graph).run(inputs));
 }
 
 /** A copy of the same layout in memory of its own. */
@@ -45,14 +44,14 @@ export function copyOf(t: Tensor): Tensor {
   return isExpanded ? t : copy.copy_(t);
 }
 
-/** Layout and bytes of a tensor, to be compared. */
+/** Layout, version and bytes of a tensor, to be compared. */
 export function exactly(t: RunValue): unknown {
   if (!(t instanceof Tensor)) return t;
   if (t.storage === null) return t.scalarValue;
   const { shape, strides, dtype, device } = t;
   const values = t.contiguous().toTypedArray();
   const bytes = Buffer.from(values.buffer, values.byteOffset, values.byteLength).toString('hex');
-  return { shape, strides, dtype: dtype.name, device: String(device), bytes };
+  return { shape, strides, dtype: dtype.name, device: String(device), version: t._version, bytes };
 }
 
 /**
