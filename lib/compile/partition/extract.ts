@@ -43,9 +43,8 @@ export function extract(
 }
 
 /** Whether a value of a graph is a tensor, and not a random state or a version. @internal */
-export function isTensor({ node }: NodeValue): boolean {
-  if (node.kind === 'placeholder') return node.metas.length > 0;
-  return node.effect !== 'draw' && node.effect !== 'keepVersion';
+export function isTensor({ node, output }: NodeValue): boolean {
+  return node.metas[output] !== undefined;
 }
 
 /** What backward computes in which order, and what it gets. */

@@ -25,6 +25,8 @@ export class Memory {
   private readonly blocks = new ValueMap<Block>();
   /** Tensors made in the graph that `set_` moved to other memory, and where it last did. */
   private readonly moved = new ValueMap<number>();
+  /** The first value that is a `.grad`; all of them count as one memory. */
+  private gradient: NodeValue | null = null;
 
   /** `shared`: placeholders and constants that lie in one memory. */
   constructor(graph: Graph, shared: readonly (readonly Node[])[] = []) {
@@ -95,6 +97,16 @@ export class Memory {
   }
 
   private addMoves(node: Node): void {
+    const gradient =
+      node.effect === 'setGrad'
+        ? node.inputs[1]
+        : node.effect === 'readGrad'
+          ? { node, output: 0 }
+          : undefined;
+    if (gradient !== undefined && 'node' in gradient) {
+      this.gradient ??= gradient;
+      this.join(this.gradient, gradient);
+    }
     if (node.effect !== 'set_') return;
     const [target, from] = node.inputs as [NodeValue, NodeValue];
     // The program's own tensors are read where they lie when backward runs.
@@ -139,7 +151,7 @@ function source({ node, output }: NodeValue): NodeValue | null {
 
 /** Whether the node returns a tensor on the memory of its first input. */
 export function isAlias(node: Node): boolean {
-  return isView(node) || node.effect === 'localShard';
+  return isView(node) || node.effect === 'localShard' || node.effect === 'createParameter';
 }
 
 /** The values whose memory a node changes. @internal */
@@ -147,6 +159,7 @@ export function writtenValues(node: Node): NodeValue[] {
   const computed = (values: readonly (Value | undefined)[]): NodeValue[] =>
     values.filter((v): v is NodeValue => v !== undefined && !('number' in v));
   if (node.into !== null) return computed([node.into]);
+  if (node.effect === 'applyFunction') return computed(node.inputs);
   if (node.effect === 'set_') return computed(node.inputs.slice(0, 2));
   if (node.effect === 'resize_') return computed(node.inputs.slice(0, 1));
   const changed = node.op?.mutates?.(standIns(node), node.params) ?? [];
