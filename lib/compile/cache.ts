@@ -1,27 +1,58 @@
 /**
- * The captures of a compiled function: finds the one whose guards hold for a call, or makes it.
+ * The captures of a compiled function: finds the one whose guards hold for a call, or makes it, up
+ * to the recompile limit.
  */
-import { CompileError } from '../core/errors.js';
+import { CompileError, FreedError } from '../core/errors.js';
+import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
+import { formatShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
-import type { CompileBackend, CompiledGraph } from './backends.js';
-import { type Capture, capture, isCompiling } from './capture/capture.js';
+import type { CompiledGraph } from './backends.js';
+import { type Capture, cancelled, capture, isCompiling } from './capture/capture.js';
+import { config } from './config.js';
+import type { Graph } from './graph/graph.js';
 import { GraphModule } from './graph/graph-module.js';
-import { type Guard, GuardCollector } from './guards/guard-collector.js';
-import { guardKey } from './guards/guard-key.js';
+import { type Difference, formatDifference } from './guards/facts.js';
+import { GuardCollector } from './guards/guard-collector.js';
+import type { Guards } from './guards/guards.js';
+import type { CompileSettings } from './options.js';
+import { checkOutputs, compileWith, type ExpectedOutput } from './outputs.js';
 
 export type AnyFunction = (...args: unknown[]) => unknown;
+
+/** What became of one call that no earlier capture served. */
+export interface CaptureRecord {
+  /** The name of the function or of the module's class. */
+  readonly functionName: string;
+  /** Null if the function runs uncompiled. */
+  readonly graph: Graph | null;
+  /** The reason why it runs uncompiled. */
+  readonly refusal: CompileError | null;
+  readonly guards: Guards;
+  /** Why each earlier capture did not serve the call. */
+  readonly because: readonly Difference[];
+}
+
+interface Entry extends CaptureRecord {
+  readonly run: CompiledGraph | null;
+  readonly rebuild: Capture['rebuild'];
+  /** What the first outputs are compared with; null after that. */
+  unchecked: readonly ExpectedOutput[] | null;
+  /** Whether the modes and arguments alone decide. */
+  readonly byArguments: boolean;
+  readonly rank: RankRuntime;
+  /** Constants of the graph. */
+  readonly constants: ReadonlySet<Tensor>;
+}
+
+/** Failed captures for the same arguments, after which the function runs uncompiled for them. */
+const MAX_BREAKS = 3;
 
 /** Depth of calls of functions that `disable` excluded recursively. */
 let disabled = 0;
 /** Captures by compiled function. They are collected with the function; `reset` drops all. */
-let caches = new WeakMap<AnyFunction, Map<string, Entry[]>>();
-
-/** Captures kept for one guard key. More mean that a guard fails at every call; the oldest goes. */
-const MAX_CAPTURES = 8;
-/** Guard keys kept for a function. More mean that a plain value changes at every call. */
-const MAX_KEYS = 64;
-/** Failed captures for one guard key, after which the function always runs uncompiled for it. */
-const MAX_BREAKS = 3;
+let caches = new WeakMap<object, Captures>();
+const observers = new Set<(record: CaptureRecord) => void>();
 
 /** Drops all captures. */
 export function reset(): void {
@@ -38,71 +69,175 @@ export function withoutCompiled<T>(fn: () => T): T {
   }
 }
 
-interface Entry {
-  /** Null for a function that cannot be captured: it runs uncompiled. */
-  readonly run: CompiledGraph | null;
-  readonly rebuild: Capture['rebuild'];
-  /** Whether everything that the capture depends on beside its arguments is unchanged. */
-  readonly guard: Guard;
+/** Runs `fn`, and passes each capture in it to `observe`. */
+export function observingCaptures<T>(observe: (record: CaptureRecord) => void, fn: () => T): T {
+  observers.add(observe);
+  try {
+    return fn();
+  } finally {
+    observers.delete(observe);
+  }
+}
+
+/** The captures of a function that {@link compiledFunction} returned, in their order. */
+export function recordsOf(run: object): readonly CaptureRecord[] {
+  return caches.get(run)?.entries ?? [];
 }
 
 /** `fn` with a cache of captures. */
-export function compiledFunction(
-  fn: AnyFunction,
-  compiler: CompileBackend,
-  fullgraph: boolean,
-): AnyFunction {
+export function compiledFunction(fn: AnyFunction, settings: CompileSettings): AnyFunction {
   return function run(...args): unknown {
     if (isCompiling() || disabled > 0) return fn(...args);
-    const inputs = tensorsIn(args);
-    const key = guardKey(args);
-    let cache = caches.get(run);
-    if (cache === undefined) {
-      cache = new Map();
-      caches.set(run, cache);
+    let captures = caches.get(run);
+    if (captures === undefined) {
+      captures = new Captures(fn, settings);
+      caches.set(run, captures);
     }
-    let entries = cache.get(key);
-    if (entries === undefined) {
-      entries = [];
-      if (cache.size === MAX_KEYS) cache.delete(cache.keys().next().value as string);
-      cache.set(key, entries);
-    }
-    let entry = entries.find(({ guard }) => guard(inputs));
-    if (entry === undefined) {
-      entry = makeEntry(
-        fn,
-        args,
-        compiler,
-        fullgraph,
-        entries.filter(({ run }) => run === null).length + 1 === MAX_BREAKS,
-      );
-      if (entries.length === MAX_CAPTURES) entries.shift();
-      entries.push(entry);
-    }
-    if (entry.run === null) return fn(...args);
-    return entry.rebuild(entry.run(...inputs), inputs);
+    return captures.call(args);
   };
 }
 
-function makeEntry(
-  fn: AnyFunction,
-  args: readonly unknown[],
-  compiler: CompileBackend,
-  fullgraph: boolean,
-  lastTry: boolean,
-): Entry {
-  const guards = new GuardCollector();
-  let captured: Capture;
-  try {
-    captured = capture(fn, args, guards);
-  } catch (error) {
-    guards.restore();
-    if (fullgraph || !(error instanceof CompileError)) throw error;
-    return { run: null, rebuild: () => undefined, guard: lastTry ? () => true : guards.guard() };
+/** The captures of one function. */
+class Captures {
+  readonly entries: Entry[] = [];
+  private readonly fn: AnyFunction;
+  private readonly settings: CompileSettings;
+  /** The one that served the latest call. */
+  private latest: Entry | null = null;
+  private isWarned = false;
+
+  constructor(fn: AnyFunction, settings: CompileSettings) {
+    this.fn = fn;
+    this.settings = settings;
   }
-  return {
-    run: compiler(new GraphModule(captured.graph), tensorsIn(args)),
-    rebuild: captured.rebuild,
-    guard: guards.guard(),
-  };
+
+  call(args: readonly unknown[]): unknown {
+    const inputs = tensorsIn(args);
+    const entry = this.find(args, inputs) ?? this.make(args, inputs);
+    this.latest = entry;
+    if (entry === null || entry.run === null) return this.fn(...args);
+    const outputs = entry.run(...inputs);
+    if (entry.unchecked !== null) {
+      checkOutputs(this.settings.backend, outputs, entry.unchecked);
+      entry.unchecked = null;
+    }
+    return entry.rebuild(outputs, inputs);
+  }
+
+  private find(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
+    const { latest, entries } = this;
+    if (latest !== null && serves(latest, args, inputs)) return latest;
+    for (const entry of entries) if (entry !== latest && serves(entry, args, inputs)) return entry;
+    return null;
+  }
+
+  /** A new capture; null beyond the limit. */
+  private make(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
+    const { signal } = this.settings;
+    if (signal?.aborted) throw cancelled(signal);
+    const rank = currentRuntime();
+    const others = this.entries.filter((entry) => entry.rank === rank);
+    const because = others.flatMap(({ guards }) => guards.difference(args, inputs) ?? []);
+    if (others.length >= config.recompileLimit) return this.refuse(because.at(-1));
+    const guards = new GuardCollector(args);
+    const known = new Set(others.flatMap(({ constants }) => [...constants]));
+    const base = { functionName: nameOf(this.fn), because, rank };
+    let entry: Entry;
+    try {
+      const captured = capture(this.fn, args, guards, signal);
+      entry = {
+        ...base,
+        graph: captured.graph,
+        refusal: null,
+        run: compileWith(this.settings.backend, new GraphModule(captured.graph), inputs),
+        unchecked: captured.outputs,
+        rebuild: captured.rebuild,
+        guards: guards.guards(inputs, known),
+        byArguments: false,
+        constants: guards.constantTensors,
+      };
+    } catch (error) {
+      guards.restore();
+      const refusal = this.refusal(error, guards, inputs);
+      const failed = others.filter(
+        (other) => other.run === null && other.guards.matchArguments(args),
+      );
+      entry = {
+        ...base,
+        graph: null,
+        refusal,
+        run: null,
+        unchecked: null,
+        rebuild: () => undefined,
+        guards: guards.guards(inputs, known),
+        byArguments: failed.length + 1 === MAX_BREAKS,
+        constants: guards.constantTensors,
+      };
+    }
+    this.entries.push(entry);
+    for (const observe of observers) observe(entry);
+    return entry;
+  }
+
+  /** The refusal of a graph, after which the function runs uncompiled. @throws any other error */
+  private refusal(error: unknown, guards: GuardCollector, inputs: readonly Tensor[]): CompileError {
+    if (error instanceof FreedError) throw freedArgument(error, nameOf(this.fn), guards, inputs);
+    const { fullgraph, signal } = this.settings;
+    if (fullgraph || !(error instanceof CompileError) || signal?.aborted) throw error;
+    return error;
+  }
+
+  /** @throws CompileError with `fullgraph` */
+  private refuse(latest: Difference | undefined): null {
+    const { isWarned, settings, fn, entries } = this;
+    if (isWarned && !settings.fullgraph) return null;
+    this.isWarned = true;
+    const changes = entries.flatMap(({ because }) => because.at(-1) ?? []);
+    const texts = new Set([...changes, ...(latest ? [latest] : [])].map(formatDifference));
+    const name = nameOf(fn);
+    const start = `compile: ${name} was captured ${config.recompileLimit} times`;
+    const end =
+      `What changed between captures: ${[...texts].join('; ')}. Pass numbers that change as ` +
+      'tensors, keep changing state out of modules, or raise compiler.config.recompileLimit.';
+    if (settings.fullgraph)
+      throw new CompileError(`${start}, and no graph serves this call. ${end}`, {
+        function: name,
+        changes: [...texts],
+      });
+    process.emitWarning(
+      `${start}; calls that no graph serves run uncompiled from now on. ${end}`,
+      'CompileWarning',
+    );
+    return null;
+  }
+}
+
+const serves = (
+  { byArguments, guards }: Entry,
+  args: readonly unknown[],
+  inputs: readonly Tensor[],
+): boolean => (byArguments ? guards.matchArguments(args) : guards.match(args, inputs));
+
+function nameOf(fn: AnyFunction): string {
+  if ('forward' in fn) return fn.constructor.name;
+  return fn.name || '(anonymous)';
+}
+
+/** Names the argument that was freed before the call, if there is one. */
+function freedArgument(
+  error: FreedError,
+  name: string,
+  guards: GuardCollector,
+  inputs: readonly Tensor[],
+): FreedError {
+  const freed = inputs.find((t) => t.disposed || t.storage?.handle === 0);
+  if (freed === undefined) return error;
+  const reason = freed.storage?.freedBy ?? 'its memory was never allocated';
+  return new FreedError(
+    `compile: ${guards.pathOf(freed)} of ${name}, ${freed.dtype.name}${formatShape(freed.shape)}, ` +
+      `was freed before the call (${reason}). A tensor that must outlive its scope is returned ` +
+      'from it, or passed to keep().',
+    { op: 'compile', reason },
+    { cause: error },
+  );
 }

@@ -71,8 +71,7 @@ export function compile<A extends readonly unknown[], R>(
 export function compile(target: AnyFunction, options: CompileOptions = {}): AnyFunction {
   if (typeof target !== 'function')
     throw new ArgumentError(`compile: expected a function or a module, got ${shown(target)}`);
-  const { backend, fullgraph } = checkedOptions(options);
-  const run = compiledFunction(target, backend, fullgraph);
+  const run = compiledFunction(target, checkedOptions(options));
   if (!('forward' in target)) return run;
   return new Proxy(target, { apply: (_module, _self, args) => run(...args) });
 }

@@ -1,2 +1,4 @@
 /** The `compiler` namespace, which is PyTorch's `torch.compiler`. */
+
 export { type DisableOptions, disable, isCompiling, reset } from './compile.js';
+export { type CompileConfig, config } from './config.js';

@@ -1,6 +1,6 @@
 /** The options of `compile`. */
 import { ArgumentError } from '../core/errors.js';
-import { optionsOf } from '../core/options.js';
+import { optionsOf, unexpected } from '../core/options.js';
 import { type BackendName, backendOf, type CompileBackend } from './backends.js';
 
 /** Options of `compile`. */
@@ -16,6 +16,18 @@ export interface CompileOptions {
   dynamic?: false;
   /** Only `'default'`. */
   mode?: 'default';
+  /**
+   * Cancels captures: one that is in progress or would start when the signal is aborted ends with a
+   * CompileError. Graphs that are there still run.
+   */
+  signal?: AbortSignal;
+}
+
+/** Options as {@link checkedOptions} returns them. */
+export interface CompileSettings {
+  readonly backend: CompileBackend;
+  readonly fullgraph: boolean;
+  readonly signal: AbortSignal | null;
 }
 
 /** Allowed values of each option; null for options that are checked elsewhere. */
@@ -24,6 +36,7 @@ const knownOptions: Record<keyof CompileOptions, readonly unknown[] | null> = {
   fullgraph: [true, false, undefined],
   dynamic: [false, undefined],
   mode: ['default', undefined],
+  signal: null,
 };
 const OPTION_NAMES = Object.keys(knownOptions).join(' ');
 
@@ -42,12 +55,15 @@ function checkOptions(options: CompileOptions): void {
 }
 
 /** @throws ArgumentError if an option or its value is unknown */
-export function checkedOptions(options: CompileOptions): {
-  backend: CompileBackend;
-  fullgraph: boolean;
-} {
-  const { backend = 'eager', fullgraph = false } = optionsOf('compile', options, OPTION_NAMES);
+export function checkedOptions(options: CompileOptions): CompileSettings {
+  const {
+    backend = 'eager',
+    fullgraph = false,
+    signal = null,
+  } = optionsOf('compile', options, OPTION_NAMES);
   const compiler = backendOf(backend);
   checkOptions(options);
-  return { backend: compiler, fullgraph };
+  if (signal !== null && !(signal instanceof AbortSignal))
+    throw unexpected('compile', 'signal', 'an AbortSignal', signal);
+  return { backend: compiler, fullgraph, signal };
 }

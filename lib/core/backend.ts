@@ -54,6 +54,8 @@ export type HookPlace =
   | { readonly kind: 'gradient'; readonly node: GradFn; readonly outputNr: number }
   | { readonly kind: 'before' | 'after' | 'observer'; readonly node: GradFn }
   | { readonly kind: 'accumulated'; readonly tensor: Tensor };
+/** A fact of the memory of a tensor, in words. @internal */
+export type MemoryFact = 'the size of the storage' | 'the storage offset';
 
 /** What a capture observes beside ops, so that `compile` can guard on it or refuse it. @internal */
 export interface CaptureHooks {
@@ -99,6 +101,8 @@ export interface CaptureHooks {
   readsGrad(t: Tensor): void;
   /** Called before `.grad` of a tensor is set. */
   setsGrad(t: Tensor, value: Tensor | null): void;
+  /** Called before the size of the storage of a tensor, or its offset in the storage, is read. */
+  readsMemory(t: Tensor, fact: MemoryFact): void;
   /** Called when a module is called or its flags are read. */
   usesModule(module: object): void;
 }

@@ -263,6 +263,7 @@ export class Tensor {
 
   /** The memory that this tensor views. */
   untypedStorage(): Storage {
+    layers.backend.capture?.readsMemory(this, 'the size of the storage');
     return this.liveStorage('untypedStorage');
   }
 

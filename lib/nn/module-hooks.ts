@@ -5,6 +5,7 @@ import type { HookHandle, Node } from '../autograd/node.js';
 import { callContext, insideModule } from '../core/call-context.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
+import { countChange } from '../core/module-changes.js';
 import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { callLocated } from './locate-error.js';
@@ -89,9 +90,26 @@ export function addHook<F>(hooks: Hooks<F>, hook: F, options: HookOptions = {}):
   return { remove: () => void hooks.delete(id) };
 }
 
+/** Adds a hook of one kind to a module. */
+export function addModuleHook<K extends keyof ModuleHooks>(
+  module: AnyModule,
+  kind: K,
+  hook: ModuleHooks[K] extends Hooks<infer F> ? F : never,
+  options: HookOptions = {},
+): HookHandle {
+  const handle = addHook(module.hooks[kind] as Hooks<unknown>, hook, options);
+  countChange(module);
+  return {
+    remove: () => {
+      handle.remove();
+      countChange(module);
+    },
+  };
+}
+
 /** @throws ArgumentError for options that are none */
 export function addForwardHook(
-  hooks: ModuleHooks,
+  module: AnyModule,
   hook: (module: AnyModule, args: never[], result: unknown) => unknown,
   options: ForwardHookOptions = {},
 ): HookHandle {
@@ -101,9 +119,9 @@ export function addForwardHook(
     'prepend alwaysCall',
   );
   checkFlag('registerForwardHook', 'alwaysCall', alwaysCall);
-  const handle = addHook(hooks.forward, hook, others);
+  const handle = addModuleHook(module, 'forward', hook, others);
   if (!alwaysCall) return handle;
-  const again = addHook(hooks.always, hook, others);
+  const again = addModuleHook(module, 'always', hook, others);
   return {
     remove: () => {
       handle.remove();

@@ -9,6 +9,7 @@ import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, type DTypeLike, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
+import { CHANGES, countChange, countingPrototype } from '../core/module-changes.js';
 import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { keep } from '../core/scope.js';
 import { gradOf, setGrad } from '../core/set-grad.js';
@@ -32,7 +33,7 @@ import {
 } from './members.js';
 import {
   addForwardHook,
-  addHook,
+  addModuleHook,
   type BackwardHook,
   type BackwardPreHook,
   callModule,
@@ -97,6 +98,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     // A function's own properties would shadow fields of these names.
     delete (self as { name?: string }).name;
     delete (self as { length?: number }).length;
+    hide(self, CHANGES, 0);
     hide(self, 'trainingFlag', true);
     hide(self, 'compiled', null);
     hide(self, 'hooks', makeHooks());
@@ -114,6 +116,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   set training(value: boolean) {
     this.trainingFlag = value;
+    countChange(this);
   }
 
   /** Computes the result. Call the module itself, so that hooks run. */
@@ -331,7 +334,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Registers a hook that runs before `forward` and may return other arguments as an array. */
   registerForwardPreHook(hook: ForwardPreHook<this, Args>, options?: HookOptions): HookHandle {
-    return addHook(this.hooks.forwardPre, hook as never, options);
+    return addModuleHook(this, 'forwardPre', hook as never, options);
   }
 
   /**
@@ -342,12 +345,12 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     hook: ForwardHook<this, Args, Result>,
     options?: ForwardHookOptions,
   ): HookHandle {
-    return addForwardHook(this.hooks, hook as never, options);
+    return addForwardHook(this, hook as never, options);
   }
 
   /** Registers a hook that sees the gradients of the outputs and may return replacements. */
   registerFullBackwardPreHook(hook: BackwardPreHook<this>, options?: HookOptions): HookHandle {
-    return addHook(this.hooks.backwardPre, hook as never, options);
+    return addModuleHook(this, 'backwardPre', hook as never, options);
   }
 
   /**
@@ -355,7 +358,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    * and may return replacements.
    */
   registerFullBackwardHook(hook: BackwardHook<this>, options?: HookOptions): HookHandle {
-    return addHook(this.hooks.backward, hook as never, options);
+    return addModuleHook(this, 'backward', hook as never, options);
   }
 
   /** Text in the parentheses of the printed form, such as sizes. */
@@ -381,8 +384,10 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 }
 
+Object.setPrototypeOf(Module.prototype, countingPrototype);
+
 /** Defines a property that does not count as a member. */
-function hide(target: object, key: string, value: unknown): void {
+function hide(target: object, key: string | symbol, value: unknown): void {
   Object.defineProperty(target, key, {
     value,
     writable: true,

@@ -3,6 +3,7 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShardingError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import type { Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkIntegers, shown } from '../core/options.js';
@@ -119,6 +120,7 @@ export const asStrided = defineFunction(
   'asStrided(input, /, size, stride, storageOffset)',
   (input: Tensor, size: Shape, stride: Shape, storageOffset: number | null = null): Tensor => {
     requireTensor(input, 'asStrided');
+    layers.backend.capture?.readsMemory(input, 'the storage offset');
     const memory = bytesOf(input);
     const offset = storageOffset ?? input.storageOffset;
     checkSizes(size, 'asStrided');

@@ -43,6 +43,11 @@ export class Borrowed {
     return this.held.has(t);
   }
 
+  /** The borrowed tensors on the storage that stands for a real one. */
+  on(storage: Storage): Tensor[] {
+    return [...this.held.keys()].filter((t) => t.storage === storage);
+  }
+
   /** The gradient that a borrowed tensor has outside of the capture. */
   gradOf(t: Tensor): Tensor | null {
     return this.held.get(t)?.values.gradTensor ?? null;

@@ -11,19 +11,25 @@ import { kindOf } from '../../core/options.js';
 import { Tensor } from '../../core/tensor.js';
 import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
 import type { Graph } from '../graph/graph.js';
+import { metaOf, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
-import { ambientKey } from '../guards/guard-key.js';
+import { ModeFacts } from '../guards/modes.js';
 import { listOf, sameList, Walk } from '../guards/object-walk.js';
+import { type ExpectedOutput, expectedOutput } from '../outputs.js';
 import { traceHooks } from './hook-bodies.js';
 import { CapturedHandle } from './hooks.js';
 import { recordingAt } from './levels.js';
-import { Recorder } from './recorder.js';
+import { cancelled, Recorder } from './recorder.js';
+
+export { cancelled };
 
 type AnyFunction = (...args: unknown[]) => unknown;
 
 /** The result of a capture. */
 export interface Capture {
   readonly graph: Graph;
+  /** The outputs of the graph. */
+  readonly outputs: readonly ExpectedOutput[];
   /** Builds the function's result from the graph's outputs. */
   readonly rebuild: (outputs: readonly Tensor[], inputs: readonly Tensor[]) => unknown;
 }
@@ -60,19 +66,21 @@ export function capture(
   fn: AnyFunction,
   args: readonly unknown[],
   guards: GuardCollector,
+  signal: AbortSignal | null = null,
 ): Capture {
   const inputs = tensorsIn(args);
   const recorder = new Recorder(guards);
+  recorder.signal = signal;
   // A copy, because the function may change its arguments and runs again if it cannot be captured.
   const given = mapTensors((t) => t, args) as unknown[];
-  const state = listOf((walk) => walk.value(given), false);
+  const state = listOf((walk) => walk.value(given));
   const captured = capturing(recorder, () => {
     const result = recordingAt('front', recorder, () => {
       inputs.forEach((t, i) => {
         recorder.placeholder(t, i);
       });
       const returned = fn(...given);
-      if (!sameList(state, (walk) => walk.value(given), false))
+      if (!sameList(state, (walk) => walk.value(given)))
         recorder.unsupported('an argument that is not a tensor was changed');
       return returned;
     });
@@ -93,8 +101,10 @@ function finished(result: unknown, recorder: Recorder): Capture {
     recorder.unsupported(`an error that ${recorder.failedCall} threw was caught`);
   checkResult(result, recorder);
   const { graph } = recorder;
-  graph.outputs = tensorsIn(result).map((t) => recorder.valueOf(t));
-  return { graph, rebuild: rebuilder(result, recorder) };
+  const results = tensorsIn(result);
+  graph.outputs = results.map((t) => recorder.valueOf(t));
+  const outputs = results.map((t, i) => expectedOutput(graph.outputs[i] as Value, metaOf(t)));
+  return { graph, outputs, rebuild: rebuilder(result, recorder) };
 }
 
 /**
@@ -115,7 +125,7 @@ function checkResult(result: unknown, recorder: Recorder): void {
     if (item.constructor !== Tensor && !recorder.isBorrowed(item) && !recorder.parameters.has(item))
       recorder.unsupported(`${kindOf(item)} was created`);
     return true;
-  }, false).value(result);
+  }).value(result);
 }
 
 /**
@@ -141,17 +151,13 @@ function rebuilder(result: unknown, recorder: Recorder): Capture['rebuild'] {
 
 /** Runs `fn`, and restores modes, borrowed tensors and the stack of modules after it. */
 function withModesRestored<T>(recorder: Recorder, fn: () => T): T {
-  const [mode, dtype, device, modes] = [
-    gradMode(),
-    getDefaultDtype(),
-    getDefaultDevice(),
-    ambientKey(),
-  ];
+  const [mode, dtype, device] = [gradMode(), getDefaultDtype(), getDefaultDevice()];
+  const modes = new ModeFacts();
   const { modules } = callContext;
   callContext.moduleObservers++;
   try {
     const result = fn();
-    if (ambientKey() !== modes) recorder.unsupported('the grad mode or a default was left changed');
+    if (!modes.matches()) recorder.unsupported('the grad mode or a default was left changed');
     if (recorder.broken !== null) throw recorder.broken;
     return result;
   } catch (error) {

@@ -85,6 +85,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     },
     setsGrad: (t, value) => recordGrad(recorder, t, value),
     readsGrad: (t) => recorder.readsGrad(t),
+    readsMemory: (t, fact) => recorder.readsMemory(t, fact),
     usesModule: (module) => recorder.guards.addModule(module),
   };
 }

@@ -4,6 +4,7 @@
  */
 import { type GradMode, gradMode } from '../../autograd/grad-mode.js';
 import { Node as TapeNode } from '../../autograd/node.js';
+import type { MemoryFact } from '../../core/backend.js';
 import { callSite } from '../../core/call-site.js';
 import { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
@@ -50,6 +51,8 @@ export class Recorder {
   /** Whether the body of a hook is recorded. */
   readonly isHookBody: boolean = false;
   private unrecordedCalls = 0;
+  /** Ends the capture when it is aborted. */
+  signal: AbortSignal | null = null;
   private readonly borrowed = new Borrowed();
   private readonly outerMode: GradMode = gradMode();
   private readonly values = new Map<Tensor, Value>();
@@ -106,6 +109,7 @@ export class Recorder {
     outputs: readonly Tensor[],
     operands: readonly Value[] = inputs.map((t) => this.valueOf(t)),
   ): Node {
+    this.checkSignal();
     const node = this.graph.add({
       kind: 'call',
       name: op.name,
@@ -223,14 +227,22 @@ export class Recorder {
     return this.inputs.has(t) || this.isOwn(t);
   }
 
+  /** @throws CompileError if the signal is aborted */
+  private checkSignal(): void {
+    if (!this.signal?.aborted) return;
+    this.broken ??= cancelled(this.signal);
+    throw this.broken;
+  }
+
   /** Fails the capture. @throws CompileError that says what cannot be recorded, and where */
   unsupported(what: string): never {
     const at = callSite();
+    const path = this.paths.ofCurrentModule();
     this.broken ??= new CompileError(
       `compile: ${what} while the function was captured, at ${at || 'an unknown place'}. A ` +
         'graph cannot repeat that: do it outside of the compiled function, or leave out ' +
         'fullgraph to run the function uncompiled.',
-      { what, at },
+      { what, at, path },
     );
     throw this.broken;
   }
@@ -250,6 +262,17 @@ export class Recorder {
       this.define(grad, { node: this.effectOn('readGrad', t, grad), output: 0 });
     }
     t.gradTensor = grad;
+  }
+
+  /**
+   * Reads a fact of the memory of a tensor. Guards compare it for all tensors of the program on that
+   * memory.
+   */
+  readsMemory(t: Tensor, fact: MemoryFact): void {
+    if (t.storage === null) return;
+    this.valueOf(t);
+    for (const owner of this.borrowed.on(t.storage))
+      this.guards.expectMemory(this.inputs.get(owner) ?? owner, fact);
   }
 
   /** Called when a tensor has got other memory. */
@@ -389,6 +412,16 @@ export class Recorder {
     this.values.set(t, value);
     this.moved(t);
   }
+}
+
+/** The error of a capture whose signal is aborted. */
+export function cancelled(signal: AbortSignal): CompileError {
+  const { reason } = signal;
+  return new CompileError(
+    'compile: the signal was aborted, so the function was not captured ' +
+      `(${reason instanceof Error ? reason.message : String(reason)}).`,
+    { cancelled: true },
+  );
 }
 
 function sameWindow(a: Tensor, b: Tensor): boolean {

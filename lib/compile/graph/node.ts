@@ -144,7 +144,7 @@ export function metaOf(t: Tensor): ValueMeta {
 }
 
 /** Dtype and shape as text, such as `float32[2, 3]`. @internal */
-export function formatMeta({ dtype, shape }: ValueMeta): string {
+export function formatMeta({ dtype, shape }: Pick<ValueMeta, 'dtype' | 'shape'>): string {
   return `${dtype.name}${formatShape(shape)}`;
 }
 

@@ -1,13 +1,17 @@
 /**
- * Collects what a capture depends on beside its arguments: modules that it calls or whose training
- * flag it reads, tensors that became constants of the graph, and `.grad`s that were null. The guard
- * made from them allows the capture only while all are unchanged.
+ * Collects what a capture depends on: arguments, modules that it calls or whose training flag it
+ * reads, tensors that became constants of the graph, and facts of tensors where it read them. The
+ * guards made from them allow the graph only while all are unchanged.
  */
+import type { MemoryFact } from '../../core/backend.js';
 import type { Tensor } from '../../core/tensor.js';
-import { isModule, listOf, sameList, Walk } from './object-walk.js';
-
-/** Whether everything is unchanged since the capture. */
-export type Guard = (inputs: readonly Tensor[]) => boolean;
+import { Guards, named, type OwnedFact } from './guards.js';
+import { firstOf, type Matcher } from './matcher.js';
+import { MatcherFactory } from './matcher-factory.js';
+import { ModeFacts } from './modes.js';
+import { ModuleFacts } from './module-facts.js';
+import { isModule } from './object-walk.js';
+import { OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** A module's own properties, as they were before the capture. */
 interface Properties {
@@ -15,42 +19,73 @@ interface Properties {
   readonly values: ReadonlyMap<string, unknown>;
 }
 
+/** Facts of a tensor that are compared only if the function read them. */
+const memoryFacts: Record<MemoryFact, (t: Tensor) => unknown> = {
+  'the size of the storage': (t) => t.storage?.nbytes,
+  'the storage offset': (t) => t.storageOffset,
+};
+
 /** Collects during one capture. */
 export class GuardCollector {
-  /**
-   * Modules in the order of their first use, without those inside an earlier one: the guard walks
-   * into each.
-   */
-  private readonly roots: object[] = [];
-  private readonly items: unknown[] = [];
-  private readonly walk = new Walk((item) => this.items.push(item) > 0);
+  private readonly modes = new ModeFacts();
+  private readonly factory = new MatcherFactory({
+    tensor: (t, path) => {
+      if (!this.tensors.has(t)) this.tensors.set(t, path);
+    },
+    module: (module, path) => this.addModuleAt(module, path),
+  });
+  /** Tensors from outside, with their paths. */
+  private readonly tensors = new Map<Tensor, string>();
+  private readonly modules = new Map<object, ModuleFacts | null>();
   private readonly properties = new Map<object, Properties>();
-  private readonly constants: Tensor[] = [];
+  private readonly constants = new Set<Tensor>();
   /** What `.grad` was where it was read: of inputs, by position, and of constants. */
-  private readonly grads = new Map<number | Tensor, readonly unknown[] | null>();
+  private readonly grads = new Map<number | Tensor, TensorFacts | null>();
+  private readonly reads = new Map<number | Tensor, Set<MemoryFact>>();
+  private readonly args: Matcher;
+
+  constructor(args: readonly unknown[]) {
+    this.args = this.factory.argument(args, 'arguments');
+  }
 
   /** Adds a module before its first use. */
   addModule(module: object): void {
-    if (this.walk.seen.has(module)) return;
-    this.roots.push(module);
-    this.walk.value(module);
-    for (const met of this.walk.seen.keys()) {
-      if (isModule(met) && !this.properties.has(met))
-        this.properties.set(met, {
-          trainingFlag: met.trainingFlag,
-          values: new Map(Object.entries(met)),
-        });
-    }
+    const { name } = module.constructor;
+    const number = [...this.modules.values()].filter((facts) => facts?.path === name).length;
+    this.addModuleAt(module, number === 0 ? name : `another ${name}`);
+  }
+
+  private addModuleAt(module: object, path: string): void {
+    if (this.modules.has(module) || !isModule(module)) return;
+    this.modules.set(module, null);
+    this.properties.set(module, {
+      trainingFlag: module.trainingFlag,
+      values: new Map(Object.entries(module)),
+    });
+    this.modules.set(module, new ModuleFacts(module, path, this.factory));
+  }
+
+  /** The path of a tensor of the arguments, such as `argument 1.x`. */
+  pathOf(t: Tensor): string {
+    return named(this.factory.pathOf(t));
   }
 
   /** Adds a tensor that became a constant of the graph. */
   addConstant(constant: Tensor): void {
-    this.constants.push(constant);
+    this.constants.add(constant);
+    if (!this.tensors.has(constant)) this.tensors.set(constant, 'a tensor from outside');
   }
 
   /** Adds a tensor whose `.grad` was read: only its metadata counts. */
   expectGrad(owner: number | Tensor, grad: Tensor | null): void {
-    if (!this.grads.has(owner)) this.grads.set(owner, grad === null ? null : metadataOf(grad));
+    if (!this.grads.has(owner)) this.grads.set(owner, grad === null ? null : new TensorFacts(grad));
+  }
+
+  /** Adds a fact of the memory of a tensor, because the function read it. */
+  expectMemory(owner: number | Tensor, fact: MemoryFact): void {
+    const facts = this.reads.get(owner);
+    if (facts === undefined) this.reads.set(owner, new Set([fact]));
+    else facts.add(fact);
   }
 
   /**
@@ -58,14 +93,7 @@ export class GuardCollector {
    * there is none.
    */
   changed(): string | undefined {
-    if (this.same([])) return undefined;
-    for (const [module, before] of this.properties) {
-      const names = new Set([...before.values.keys(), ...Object.keys(module)]);
-      for (const name of names)
-        if (!Object.is(before.values.get(name), (module as Record<string, unknown>)[name]))
-          return `${module.constructor.name}.${name}`;
-    }
-    return `what ${this.roots.map((module) => module.constructor.name).join(', ')} holds`;
+    return firstOf([...this.modules.values()], (facts) => facts?.difference() ?? null)?.path;
   }
 
   /** Restores the properties of modules, because the function is about to run again. */
@@ -78,32 +106,56 @@ export class GuardCollector {
     }
   }
 
-  /** The guard on everything collected. */
-  guard(): Guard {
-    const { constants, grads } = this;
-    for (const constant of constants) this.walk.value(constant);
-    return (inputs) => {
-      for (const [owner, expected] of grads) {
-        const { gradTensor } = typeof owner === 'number' ? (inputs[owner] as Tensor) : owner;
-        if ((gradTensor === null) !== (expected === null)) return false;
-        if (gradTensor !== null && !sameMetadata(gradTensor, expected as readonly unknown[]))
-          return false;
-      }
-      return this.same(constants);
-    };
+  /**
+   * The guards on everything collected, after the capture. `known`: constants of other captures of
+   * the function, so an input that is one of them was perhaps not meant as the input.
+   */
+  guards(inputs: readonly Tensor[], known: ReadonlySet<Tensor> = new Set()): Guards {
+    const pathOf = (owner: number | Tensor): string =>
+      typeof owner === 'number'
+        ? this.factory.pathOf(inputs[owner] as Tensor)
+        : (this.tensors.get(owner) ?? 'a tensor from outside');
+    return new Guards({
+      modes: this.modes,
+      args: this.args,
+      modules: [...this.modules.values()].filter((facts) => facts !== null),
+      tensors: [...this.tensors].map(([t, path]) => new OuterTensor(t, path)),
+      grads: [...this.grads].map(([owner, grad]) => [owner, grad, pathOf(owner)] as const),
+      facts: [
+        ...this.memoryFacts(inputs, pathOf),
+        ...inputs.flatMap((t, i) => this.factsOfInput(t, i, known)),
+      ],
+      constants: this.constants,
+      slots: this.factory.slots,
+    });
   }
 
-  private same(constants: readonly Tensor[]): boolean {
-    return sameList(
-      this.items,
-      (walk) =>
-        this.roots.every((module) => walk.seen.has(module) || walk.value(module)) &&
-        constants.every((t) => walk.value(t)),
+  /** The tensors that the graph reads as constants. */
+  get constantTensors(): ReadonlySet<Tensor> {
+    return this.constants;
+  }
+
+  private memoryFacts(
+    inputs: readonly Tensor[],
+    pathOf: (owner: number | Tensor) => string,
+  ): OwnedFact[] {
+    return [...this.reads].flatMap(([owner, names]) =>
+      [...names].map((name) => {
+        const read = memoryFacts[name];
+        const expected = read(typeof owner === 'number' ? (inputs[owner] as Tensor) : owner);
+        return { owner, path: `${name} of ${pathOf(owner)}`, read, expected };
+      }),
     );
   }
+
+  /** An input that modules hold, or a view of a constant, must stay the same object. */
+  private factsOfInput(t: Tensor, owner: number, known: ReadonlySet<Tensor>): OwnedFact[] {
+    const path = this.factory.pathOf(t);
+    const facts: OwnedFact[] = [];
+    if (this.tensors.has(t) || known.has(t))
+      facts.push({ owner, path, read: (given) => given, expected: t });
+    if (t.base !== null && (this.tensors.has(t.base) || known.has(t.base)))
+      facts.push({ owner, path: `${path}._base`, read: (given) => given.base, expected: t.base });
+    return facts;
+  }
 }
-
-const metadataOf = (t: Tensor): readonly unknown[] => listOf((walk) => walk.argument(t));
-
-const sameMetadata = (t: Tensor, expected: readonly unknown[]): boolean =>
-  sameList(expected, (walk) => walk.argument(t));

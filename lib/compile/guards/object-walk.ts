@@ -1,6 +1,6 @@
 /**
- * Flattens a value into a list; equal lists mean that the value is unchanged. Guard keys are made
- * from the lists of arguments, and guards compare the lists of modules.
+ * Flattens a value into a list; equal lists mean that the value is unchanged. A capture compares the
+ * lists of arguments before and after the function ran.
  */
 
 import { isPlain } from '../../core/plain-object.js';
@@ -13,7 +13,7 @@ export type Visit = (item: unknown) => boolean;
 const SEEN = Symbol('seen');
 
 /** The fields of a module that guards compare. */
-interface ModuleLike {
+export interface ModuleLike {
   readonly trainingFlag: boolean;
   readonly hooks: Readonly<Record<string, ReadonlyMap<number, unknown>>>;
 }
@@ -22,59 +22,19 @@ export function isModule(value: object): value is ModuleLike {
   return typeof value === 'function' && 'trainingFlag' in value;
 }
 
-const isMap = (value: unknown): value is ReadonlyMap<unknown, unknown> => value instanceof Map;
-
 /** One walk over several values, which may share objects. */
 export class Walk {
   /** Visited objects with their positions. */
   readonly seen = new Map<object, number>();
   private readonly visit: Visit;
-  private readonly metadata: boolean;
 
-  /** Without `metadata`, only the identity of a tensor counts. */
-  constructor(visit: Visit, metadata = true) {
+  constructor(visit: Visit) {
     this.visit = visit;
-    this.metadata = metadata;
   }
 
   /**
-   * Visits an argument. Tensors in arrays, plain objects and maps are inputs of the graph, so only
-   * their metadata counts, and which of them share a storage.
-   */
-  argument(value: unknown): boolean {
-    if (!(value instanceof Tensor) && !Array.isArray(value) && !isMap(value) && !isPlain(value))
-      return this.value(value);
-    if (this.seen.has(value)) return this.again(value);
-    this.seen.set(value, this.seen.size);
-    if (value instanceof Tensor)
-      return (
-        this.visit(Tensor) &&
-        this.tensor(value) &&
-        (value.storage === null || this.again(value.storage))
-      );
-    if (Array.isArray(value))
-      return (
-        this.visit(Array) && this.visit(value.length) && value.every((item) => this.argument(item))
-      );
-    if (isMap(value)) {
-      const entries = [...value];
-      return (
-        this.visit(Map) &&
-        this.visit(entries.length) &&
-        entries.every(([key, item]) => this.value(key) && this.argument(item))
-      );
-    }
-    const names = Object.keys(value);
-    return (
-      this.visit(Object) &&
-      this.visit(names.length) &&
-      names.every((name) => this.visit(name) && this.argument(value[name]))
-    );
-  }
-
-  /**
-   * Visits any value: plain values by value, at any depth; tensors and instances of classes by
-   * identity and by their fields. Only the identity counts of functions, and of instances inside an
+   * Visits any value: plain values by value, at any depth; tensors by identity, instances of
+   * classes by identity and by their fields. Only the identity counts of functions, and of instances inside an
    * instance, except modules.
    */
   value(value: unknown, inInstance = false): boolean {
@@ -83,7 +43,7 @@ export class Walk {
       return visit(value);
     if (this.seen.has(value)) return this.again(value);
     this.seen.set(value, this.seen.size);
-    if (value instanceof Tensor) return visit(value) && (!this.metadata || this.tensor(value));
+    if (value instanceof Tensor) return visit(value);
     if (Array.isArray(value))
       return (
         visit(Array) && visit(value.length) && value.every((item) => this.value(item, inInstance))
@@ -107,26 +67,6 @@ export class Walk {
       this.seen.set(object, position);
     }
     return this.visit(SEEN) && this.visit(position);
-  }
-
-  private tensor(t: Tensor): boolean {
-    const { visit } = this;
-    const freed = t.storage !== null && t.storage.nbytes === 0;
-    const kind = t.requiresGrad ? (t.isLeaf ? 'leaf' : 'node') : '';
-    return (
-      visit(t.dtype) &&
-      visit(t.device) &&
-      visit(kind) &&
-      visit(freed) &&
-      this.sizes(t.shape) &&
-      this.sizes(t.strides)
-    );
-  }
-
-  private sizes(sizes: readonly number[]): boolean {
-    if (!this.visit(sizes.length)) return false;
-    for (let i = 0; i < sizes.length; i++) if (!this.visit(sizes[i])) return false;
-    return true;
   }
 
   private collection(
@@ -171,20 +111,14 @@ export class Walk {
 }
 
 /** The list that `walk` visits. */
-export function listOf(walk: (over: Walk) => boolean, metadata = true): unknown[] {
+export function listOf(walk: (over: Walk) => boolean): unknown[] {
   const items: unknown[] = [];
-  walk(new Walk((item) => items.push(item) > 0, metadata));
+  walk(new Walk((item) => items.push(item) > 0));
   return items;
 }
 
 /** Whether `walk` still visits this list. */
-export function sameList(
-  items: readonly unknown[],
-  walk: (over: Walk) => boolean,
-  metadata = true,
-): boolean {
+export function sameList(items: readonly unknown[], walk: (over: Walk) => boolean): boolean {
   let next = 0;
-  return (
-    walk(new Walk((item) => Object.is(items[next++], item), metadata)) && next === items.length
-  );
+  return walk(new Walk((item) => Object.is(items[next++], item))) && next === items.length;
 }

@@ -1,0 +1,203 @@
+/** Matchers of values with parts: arrays, plain objects, instances, collections, bytes. */
+import { shown } from '../../core/options.js';
+import { isPlain } from '../../core/plain-object.js';
+import { type Difference, propertyPath } from './facts.js';
+import { firstOf, Matcher, Same, type Slot } from './matcher.js';
+
+export class List extends Matcher {
+  private readonly items: readonly Matcher[];
+  private readonly slot: Slot;
+
+  constructor(items: readonly Matcher[], slot: Slot) {
+    super();
+    this.items = items;
+    this.slot = slot;
+  }
+
+  matches(value: unknown): boolean {
+    const { items } = this;
+    if (!Array.isArray(value) || value.length !== items.length) return false;
+    this.slot.current = value;
+    for (let i = 0; i < items.length; i++) if (!items[i]?.matches(value[i])) return false;
+    return true;
+  }
+
+  difference(path: string, value: unknown): Difference | null {
+    const { length } = this.items;
+    if (!Array.isArray(value)) return { path, before: 'an array', now: shown(value) };
+    if (value.length !== length)
+      return { path: `${path}.length`, before: String(length), now: String(value.length) };
+    this.slot.current = value;
+    return firstOf(this.items, (item, i) => item.difference(`${path}[${i}]`, value[i]));
+  }
+
+  sentences(path: string): string[] {
+    return this.items.length === 0
+      ? [`${path} is []`]
+      : this.items.flatMap((item, i) => item.sentences(`${path}[${i}]`));
+  }
+}
+
+/** The properties of an object by name. */
+export class Fields extends Matcher {
+  private readonly names: readonly string[];
+  private readonly items: readonly Matcher[];
+  private readonly slot: Slot;
+
+  constructor(names: readonly string[], items: readonly Matcher[], slot: Slot) {
+    super();
+    this.names = names;
+    this.items = items;
+    this.slot = slot;
+  }
+
+  matches(value: unknown): boolean {
+    return isPlain(value) && this.matchesFields(value);
+  }
+
+  matchesFields(value: object): boolean {
+    const { names, items } = this;
+    this.slot.current = value;
+    const now = Object.keys(value);
+    if (now.length !== names.length) return false;
+    for (let i = 0; i < names.length; i++) {
+      const name = names[i] as string;
+      if (now[i] !== name || !items[i]?.matches((value as Record<string, unknown>)[name]))
+        return false;
+    }
+    return true;
+  }
+
+  difference(path: string, value: unknown): Difference | null {
+    if (!isPlain(value)) return { path, before: 'an object', now: shown(value) };
+    return this.differenceOfFields(path, value);
+  }
+
+  differenceOfFields(path: string, value: object): Difference | null {
+    this.slot.current = value;
+    const [before, now] = [this.names, Object.keys(value)].map((names) => names.join(', '));
+    if (before !== now)
+      return { path: `the keys of ${path}`, before: before as string, now: now as string };
+    return firstOf(this.items, (item, i) => {
+      const name = this.names[i] as string;
+      return item.difference(propertyPath(path, name), (value as Record<string, unknown>)[name]);
+    });
+  }
+
+  sentences(path: string): string[] {
+    return this.items.flatMap((item, i) =>
+      item.sentences(propertyPath(path, this.names[i] as string)),
+    );
+  }
+}
+
+/** An instance of a class: the same, with the same plain values in its properties. */
+export class Instance extends Matcher {
+  private readonly expected: object;
+  private readonly fields: Fields;
+  private readonly time: number;
+
+  constructor(expected: object, fields: Fields) {
+    super();
+    this.expected = expected;
+    this.fields = fields;
+    this.time = timeOf(expected);
+  }
+
+  matches(value: unknown): boolean {
+    const { expected } = this;
+    if (value !== expected || !this.fields.matchesFields(expected)) return false;
+    return !(expected instanceof Date) || Object.is(timeOf(expected), this.time);
+  }
+
+  difference(path: string, value: unknown): Difference | null {
+    if (value !== this.expected) return new Same(this.expected).difference(path, value);
+    const now = timeOf(this.expected);
+    if (!Object.is(now, this.time)) return { path, before: String(this.time), now: String(now) };
+    return this.fields.differenceOfFields(path, this.expected);
+  }
+
+  sentences(path: string): string[] {
+    return [...new Same(this.expected).sentences(path), ...this.fields.sentences(path)];
+  }
+}
+
+const timeOf = (value: object): number => (value instanceof Date ? value.getTime() : 0);
+
+/** An item of a collection. */
+export type Pair = readonly [key: Matcher, value: Matcher | null];
+
+/** A map, or a set: pairs without values. The order counts. */
+export class Entries extends Matcher {
+  private readonly isMap: boolean;
+  private readonly pairs: readonly Pair[];
+  private readonly slot: Slot;
+
+  constructor(isMap: boolean, pairs: readonly Pair[], slot: Slot) {
+    super();
+    this.isMap = isMap;
+    this.pairs = pairs;
+    this.slot = slot;
+  }
+
+  matches(value: unknown): boolean {
+    return this.difference('', value) === null;
+  }
+
+  difference(path: string, value: unknown): Difference | null {
+    const { pairs, isMap } = this;
+    if (!(isMap ? value instanceof Map : value instanceof Set))
+      return { path, before: isMap ? 'a Map' : 'a Set', now: shown(value) };
+    const { size } = value as Map<unknown, unknown>;
+    if (size !== pairs.length)
+      return { path: `${path}.size`, before: String(pairs.length), now: String(size) };
+    this.slot.current = value as object;
+    const entries = [...(value as Map<unknown, unknown>).entries()];
+    return firstOf(pairs, ([key, item], i) => {
+      const [name, now] = entries[i] as [unknown, unknown];
+      return (
+        key.difference(`a key of ${path}`, name) ??
+        (item === null ? null : item.difference(`${path}.get(${shown(name)})`, now))
+      );
+    });
+  }
+
+  sentences(path: string): string[] {
+    return this.pairs.flatMap(([key, item], i) => [
+      ...key.sentences(`key ${i} of ${path}`),
+      ...(item?.sentences(`value ${i} of ${path}`) ?? []),
+    ]);
+  }
+}
+
+/** A typed array or another view of bytes. */
+export class Bytes extends Matcher {
+  private readonly type: unknown;
+  private readonly bytes: Buffer;
+  private readonly slot: Slot;
+
+  constructor(view: ArrayBufferView, slot: Slot) {
+    super();
+    this.type = view.constructor;
+    this.bytes = Buffer.from(bytesOf(view));
+    this.slot = slot;
+  }
+
+  matches(value: unknown): boolean {
+    if (!ArrayBuffer.isView(value) || value.constructor !== this.type) return false;
+    this.slot.current = value;
+    return this.bytes.equals(bytesOf(value));
+  }
+
+  difference(path: string, value: unknown): Difference | null {
+    if (this.matches(value)) return null;
+    return { path, before: `${this.bytes.length} bytes`, now: `other bytes in ${shown(value)}` };
+  }
+
+  sentences(path: string): string[] {
+    return [`${path} has the same ${this.bytes.length} bytes`];
+  }
+}
+
+const bytesOf = (view: ArrayBufferView): Buffer =>
+  Buffer.from(view.buffer, view.byteOffset, view.byteLength);

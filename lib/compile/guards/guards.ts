@@ -1,0 +1,136 @@
+/**
+ * The guards of a capture: what must be as it was for the graph to serve a call. What is cheap is
+ * compared first.
+ */
+import { moduleChanges } from '../../core/module-changes.js';
+import type { Tensor } from '../../core/tensor.js';
+import type { Difference } from './facts.js';
+import { firstOf, type Matcher, type Slot } from './matcher.js';
+import { areDistinct } from './matcher-factory.js';
+import type { ModeFacts } from './modes.js';
+import type { ModuleFacts } from './module-facts.js';
+import type { OuterTensor, TensorFacts } from './tensor-facts.js';
+
+/** A fact of one tensor that is an input, by its position, or from outside. */
+export interface OwnedFact {
+  readonly owner: number | Tensor;
+  readonly path: string;
+  /** The value of the fact; undefined if the tensor has no such value. */
+  read(t: Tensor): unknown;
+  readonly expected: unknown;
+}
+
+/** What the guards of one capture compare. */
+export interface GuardParts {
+  readonly modes: ModeFacts;
+  readonly args: Matcher;
+  readonly modules: readonly ModuleFacts[];
+  /** Tensors from outside; their identity is compared where they are found. */
+  readonly tensors: readonly OuterTensor[];
+  /** What `.grad` was where it was read; null for none. */
+  readonly grads: readonly (readonly [number | Tensor, TensorFacts | null, path: string])[];
+  readonly facts: readonly OwnedFact[];
+  /** Tensors that no input may be, because the graph reads them as constants. */
+  readonly constants: ReadonlySet<Tensor>;
+  /** Objects that must be different ones. */
+  readonly slots: readonly Slot[];
+}
+
+export class Guards {
+  private readonly parts: GuardParts;
+  private counted: number = moduleChanges.count;
+
+  constructor(parts: GuardParts) {
+    this.parts = parts;
+  }
+
+  /** Whether the capture serves a call. */
+  match(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
+    const { modules, tensors, constants } = this.parts;
+    if (!this.matchArguments(args)) return false;
+    const { count } = moduleChanges;
+    const isCounted = count !== this.counted;
+    for (let i = 0; i < modules.length; i++)
+      if (!(modules[i] as ModuleFacts).matches(isCounted)) return false;
+    this.counted = count;
+    for (let i = 0; i < tensors.length; i++)
+      if (!(tensors[i] as OuterTensor).matches()) return false;
+    for (let i = 0; i < inputs.length; i++) if (constants.has(inputs[i] as Tensor)) return false;
+    return areDistinct(this.parts.slots) && this.matchOwned(inputs);
+  }
+
+  /** Whether the modes and the arguments are those of the capture. */
+  matchArguments(args: readonly unknown[]): boolean {
+    return this.parts.modes.matches() && this.parts.args.matches(args);
+  }
+
+  private matchOwned(inputs: readonly Tensor[]): boolean {
+    for (const [owner, expected] of this.parts.grads) {
+      const { gradTensor } = tensorOf(owner, inputs);
+      if (gradTensor === null || expected === null) {
+        if (gradTensor !== null || expected !== null) return false;
+      } else if (!expected.matches(gradTensor)) return false;
+    }
+    for (const { owner, read, expected } of this.parts.facts)
+      if (!Object.is(read(tensorOf(owner, inputs)), expected)) return false;
+    return true;
+  }
+
+  /** The first fact that does not hold for a call. */
+  difference(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
+    const { modes, args: given, modules, tensors, facts, grads, constants, slots } = this.parts;
+    const first =
+      modes.difference() ??
+      given.difference('arguments', args) ??
+      firstOf(modules, (module) => module.difference()) ??
+      firstOf(tensors, (each) =>
+        each.matches() ? null : each.facts.difference(each.path, each.tensor),
+      ) ??
+      firstOf(grads, ([owner, expected, path]) => {
+        const { gradTensor: now } = tensorOf(owner, inputs);
+        if (now === null ? expected === null : expected?.matches(now)) return null;
+        return { path: `${path}.grad`, before: String(expected), now: textOf(now) };
+      }) ??
+      firstOf(facts, ({ owner, path, read, expected }) => {
+        const now = read(tensorOf(owner, inputs));
+        return Object.is(now, expected)
+          ? null
+          : { path, before: textOf(expected), now: textOf(now) };
+      });
+    if (first !== null) return renamed(first);
+    const constant = inputs.findIndex((t) => constants.has(t));
+    if (constant >= 0)
+      return {
+        path: `tensor ${constant} of the arguments`,
+        before: 'a tensor of its own',
+        now: 'a tensor that the function uses beside its arguments',
+      };
+    if (!areDistinct(slots))
+      return { path: 'the arguments', before: 'different objects', now: 'partly the same' };
+    return null;
+  }
+
+  /** Everything that is compared, as sentences. */
+  sentences(): string[] {
+    const { modes, args, modules, tensors, grads, facts } = this.parts;
+    return [
+      ...modes.sentences(),
+      ...args.sentences('arguments').map(named),
+      ...modules.flatMap((module) => module.sentences()),
+      ...tensors.map(({ path, facts }) => `${path} is the same tensor: ${facts}`),
+      ...grads.map(([, expected, path]) => `${path}.grad is ${expected}`),
+      ...facts.map(({ path, expected }) => `${path} is ${textOf(expected)}`),
+    ].map(named);
+  }
+}
+
+const tensorOf = (owner: number | Tensor, inputs: readonly Tensor[]): Tensor =>
+  typeof owner === 'number' ? (inputs[owner] as Tensor) : owner;
+
+const textOf = (value: unknown): string =>
+  value === null || typeof value !== 'object' ? String(value) : 'the same object';
+
+/** `argument 0` for `arguments[0]`. */
+export const named = (text: string): string => text.replace(/\barguments\[(\d+)\]/g, 'argument $1');
+
+const renamed = (d: Difference): Difference => ({ ...d, path: named(d.path) });

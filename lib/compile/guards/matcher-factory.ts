@@ -1,0 +1,155 @@
+/**
+ * Makes the matchers of a guard: each is made from a value at a capture, and compares the value at a
+ * call with it. Plain values count by value at any depth; functions, modules, tensors from outside
+ * and instances by identity.
+ */
+import { shown } from '../../core/options.js';
+import { isPlain } from '../../core/plain-object.js';
+import { Tensor } from '../../core/tensor.js';
+import { Bytes, Entries, Fields, Instance, List, type Pair } from './container-matchers.js';
+import { propertyPath } from './facts.js';
+import { Again, type Matcher, Same, type Slot, TensorArgument } from './matcher.js';
+import { isModule } from './object-walk.js';
+import { TensorFacts } from './tensor-facts.js';
+
+/** What a value refers to and is compared elsewhere. */
+export interface References {
+  tensor(t: Tensor, path: string): void;
+  module(module: object, path: string): void;
+}
+
+const isContainer = (value: object): boolean =>
+  Array.isArray(value) || value instanceof Map || isPlain(value);
+
+/** Makes the matchers of one guard. Values may share objects. */
+export class MatcherFactory {
+  /** Tensors of arguments, containers and storages; different ones must stay different. */
+  readonly slots: Slot[] = [];
+  private readonly seen = new Map<object, Slot>();
+  private readonly references: References;
+  private readonly paths = new Map<Tensor, string>();
+
+  constructor(references: References) {
+    this.references = references;
+  }
+
+  /**
+   * Of an argument. Tensors in arrays, plain objects and maps are inputs of the graph, so only
+   * their metadata counts, and which of them share memory.
+   */
+  argument(value: unknown, path: string): Matcher {
+    if (typeof value !== 'object' || value === null) return this.value(value, path);
+    if (!(value instanceof Tensor) && !isContainer(value)) return this.value(value, path);
+    const again = this.again(value);
+    if (again !== null) return again;
+    if (value instanceof Tensor) {
+      this.paths.set(value, path);
+      const { storage } = value;
+      const facts = new TensorFacts(value);
+      if (storage === null) return new TensorArgument(facts, this.slot(value), null, false);
+      const shared = this.seen.get(storage);
+      return new TensorArgument(
+        facts,
+        this.slot(value),
+        shared ?? this.slot(storage),
+        shared === undefined,
+      );
+    }
+    return this.container(value, path, (item, at) => this.argument(item, at));
+  }
+
+  /** The path of a tensor of the arguments. */
+  pathOf(t: Tensor): string {
+    return this.paths.get(t) ?? 'an argument';
+  }
+
+  /** Of any value. Of an instance inside an instance, only the identity counts. */
+  value(value: unknown, path: string, isInInstance = false): Matcher {
+    if (value === null || (typeof value !== 'object' && typeof value !== 'function'))
+      return new Same(value);
+    if (value instanceof Tensor) {
+      this.references.tensor(value, path);
+      return new Same(value);
+    }
+    if (isModule(value)) {
+      this.references.module(value, path);
+      return new Same(value);
+    }
+    if (typeof value === 'function') return new Same(value);
+    const again = this.again(value);
+    if (again !== null) return again;
+    const inner = (item: unknown, at: string): Matcher => this.value(item, at, isInInstance);
+    if (isContainer(value) || value instanceof Set) return this.container(value, path, inner);
+    if (ArrayBuffer.isView(value)) return new Bytes(value, this.slot(value));
+    if (isInInstance) return new Same(value);
+    const slot = this.slot(value);
+    const names = Object.keys(value);
+    const fields = new Fields(names, this.items(value, names, path, true), slot);
+    return new Instance(value, fields);
+  }
+
+  private container(
+    value: object,
+    path: string,
+    inner: (item: unknown, path: string) => Matcher,
+  ): Matcher {
+    const slot = this.slot(value);
+    if (Array.isArray(value))
+      return new List(
+        Array.from(value, (item, i) => inner(item, `${path}[${i}]`)),
+        slot,
+      );
+    if (value instanceof Map) {
+      const entries = [...value].map(
+        ([key, item]): Pair => [
+          this.value(key, `a key of ${path}`),
+          inner(item, `${path}.get(${shown(key)})`),
+        ],
+      );
+      return new Entries(true, entries, slot);
+    }
+    if (value instanceof Set) {
+      const keys = [...value].map((key): Pair => [this.value(key, `a value of ${path}`), null]);
+      return new Entries(false, keys, slot);
+    }
+    const names = Object.keys(value);
+    const fields = names.map((name) =>
+      inner((value as Record<string, unknown>)[name], propertyPath(path, name)),
+    );
+    return new Fields(names, fields, slot);
+  }
+
+  private items(
+    value: object,
+    names: readonly string[],
+    path: string,
+    isInInstance: boolean,
+  ): Matcher[] {
+    return names.map((name) =>
+      this.value((value as Record<string, unknown>)[name], propertyPath(path, name), isInInstance),
+    );
+  }
+
+  private again(value: object): Matcher | null {
+    const slot = this.seen.get(value);
+    return slot === undefined ? null : new Again(slot);
+  }
+
+  private slot(value: object): Slot {
+    const slot: Slot = { current: null };
+    this.seen.set(value, slot);
+    this.slots.push(slot);
+    return slot;
+  }
+}
+
+/** Number of slots up to which all pairs are compared. */
+const FEW = 8;
+
+/** Whether the objects of the latest call are as different as those of the capture. */
+export function areDistinct(slots: readonly Slot[]): boolean {
+  if (slots.length > FEW) return new Set(slots.map((slot) => slot.current)).size === slots.length;
+  for (let i = 1; i < slots.length; i++)
+    for (let j = 0; j < i; j++) if (slots[i]?.current === slots[j]?.current) return false;
+  return true;
+}

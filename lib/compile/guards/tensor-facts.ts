@@ -1,0 +1,159 @@
+/** What guards compare of a tensor beside its identity: its metadata, never its values. */
+import type { Device } from '../../core/device.js';
+import type { DType } from '../../core/dtype.js';
+import { formatShape, isContiguousLayout, type Shape, sameShape } from '../../core/shape.js';
+import type { Sharding } from '../../core/sharding.js';
+import type { Storage } from '../../core/storage.js';
+import { Tensor } from '../../core/tensor.js';
+import type { Difference } from './facts.js';
+
+/** `node`: an op made it. */
+type History = 'no gradient' | 'leaf' | 'node';
+
+export class TensorFacts {
+  private readonly type: unknown;
+  private readonly dtype: DType;
+  private readonly device: Device;
+  private readonly shape: Shape;
+  private readonly strides: Shape;
+  private readonly history: History;
+  /** The name of the node that made it. */
+  private readonly nodeName: string;
+  private readonly isView: boolean;
+  private readonly memory: Memory;
+  private readonly spec: Sharding['spec'] | null;
+  private readonly local: TensorFacts | null;
+
+  constructor(t: Tensor) {
+    this.type = classOf(t);
+    this.dtype = t.dtype;
+    this.device = t.device;
+    this.shape = t.shape;
+    this.strides = t.strides;
+    this.history = historyOf(t);
+    this.nodeName = t.gradFn?.name ?? '';
+    this.isView = t.base !== null;
+    this.memory = memoryOf(t);
+    this.spec = t.sharding?.spec ?? null;
+    this.local = t.sharding === null ? null : new TensorFacts(t.sharding.local);
+  }
+
+  matches(t: Tensor): boolean {
+    return (
+      t.dtype === this.dtype &&
+      t.device === this.device &&
+      sameShape(t.shape, this.shape) &&
+      sameShape(t.strides, this.strides) &&
+      historyOf(t) === this.history &&
+      (this.history !== 'node' || t.gradFn?.name === this.nodeName) &&
+      (t.base !== null) === this.isView &&
+      memoryOf(t) === this.memory &&
+      (t.constructor === this.type || classOf(t) === this.type) &&
+      (t.sharding === null ? this.local === null : this.matchesSharding(t.sharding))
+    );
+  }
+
+  /** Whether it is neither computed, nor a view, nor distributed. */
+  get isPlainLeaf(): boolean {
+    return this.history !== 'node' && !this.isView && this.spec === null;
+  }
+
+  /** Whether the dtype, the device and the leaf flag are the same, and `t` is not disposed. */
+  hasFieldsOf(t: Tensor): boolean {
+    return (
+      t.dtype === this.dtype &&
+      t.device === this.device &&
+      t.leafRequiresGrad === (this.history === 'leaf') &&
+      t.disposed === (this.memory === 'freed')
+    );
+  }
+
+  private matchesSharding({ spec, local }: Sharding): boolean {
+    return spec.id === this.spec?.id && (this.local as TensorFacts).matches(local);
+  }
+
+  difference(path: string, t: Tensor): Difference {
+    return { path, before: String(this), now: String(new TensorFacts(t)) };
+  }
+
+  /** `float32[2, 3] on cpu, a leaf that requires a gradient`. */
+  toString(): string {
+    const { dtype, device, shape, strides, nodeName, spec, local } = this;
+    const parts = [`${dtype.name}${formatShape(shape)} on ${device}`];
+    if (!isContiguousLayout(shape, strides)) parts.push(`of strides ${formatShape(strides)}`);
+    if (this.type !== Tensor) parts.push(`of class ${(this.type as { name: string }).name}`);
+    if (this.isView) parts.push('a view');
+    if (this.history === 'leaf') parts.push('a leaf that requires a gradient');
+    if (this.history === 'node') parts.push(`made by ${nodeName}`);
+    if (this.memory !== 'live') parts.push(this.memory);
+    if (spec !== null) parts.push(`placed as ${spec}, local shard ${local}`);
+    return parts.join(', ');
+  }
+}
+
+/**
+ * A tensor from outside and its facts. While its fields are the same objects, nothing else is
+ * compared: a model has many such tensors.
+ */
+export class OuterTensor {
+  readonly tensor: Tensor;
+  readonly path: string;
+  readonly facts: TensorFacts;
+  private shape: Shape;
+  private strides: Shape;
+  private storage: Storage | null;
+  private nbytes: number;
+
+  constructor(tensor: Tensor, path: string) {
+    this.tensor = tensor;
+    this.path = path;
+    this.facts = new TensorFacts(tensor);
+    this.shape = tensor.shape;
+    this.strides = tensor.strides;
+    this.storage = tensor.storage;
+    this.nbytes = tensor.storage?.nbytes ?? 0;
+  }
+
+  matches(): boolean {
+    const { tensor: t, storage } = this;
+    if (
+      this.facts.isPlainLeaf &&
+      t.shape === this.shape &&
+      t.strides === this.strides &&
+      t.storage === storage &&
+      t.node === null &&
+      t.base === null &&
+      t.sharding === null &&
+      this.facts.hasFieldsOf(t) &&
+      storage !== null &&
+      storage.handle !== 0 &&
+      storage.nbytes === this.nbytes
+    )
+      return true;
+    if (!this.facts.matches(t)) return false;
+    this.shape = t.shape;
+    this.strides = t.strides;
+    this.storage = t.storage;
+    this.nbytes = t.storage?.nbytes ?? 0;
+    return true;
+  }
+}
+
+type Memory = 'live' | 'without memory' | 'freed';
+
+const memoryOf = ({ storage, disposed }: Tensor): Memory =>
+  storage === null
+    ? 'live'
+    : disposed || storage.handle === 0
+      ? 'freed'
+      : storage.nbytes === 0
+        ? 'without memory'
+        : 'live';
+
+const historyOf = (t: Tensor): History =>
+  t.leafRequiresGrad ? 'leaf' : t.gradFn === null ? 'no gradient' : 'node';
+
+/** A class; `Tensor` for distributed tensors that ops made, which are instances of DTensor. */
+function classOf(t: Tensor): unknown {
+  return t.sharding !== null && t.constructor.name === 'DTensor' ? Tensor : t.constructor;
+}
