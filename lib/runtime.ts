@@ -55,7 +55,10 @@ layers.backend = {
 
 Object.defineProperty(Module.prototype, 'compile', {
   value(this: AnyModule, options?: CompileOptions) {
-    this.compiled = compile((...args: never[]) => callWithHooks(this, args), options);
+    const call = (...args: never[]) => callWithHooks(this, args);
+    // The name that reports and warnings quote.
+    Object.defineProperty(call, 'name', { value: this.constructor.name });
+    this.compiled = compile(call, options);
   },
 });
 

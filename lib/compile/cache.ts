@@ -2,14 +2,15 @@
  * The captures of a compiled function: finds the one whose guards hold for a call, or makes it, up
  * to the recompile limit.
  */
-import { CompileError, FreedError } from '../core/errors.js';
+import { CompileError } from '../core/errors.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
-import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
 import type { CompiledGraph } from './backends.js';
-import { type Capture, cancelled, capture, isCompiling } from './capture/capture.js';
+import { type Capture, capture, isCompiling } from './capture/capture.js';
+import { cancelled } from './capture/refusals.js';
 import { config } from './config.js';
+import { freedArgument } from './freed-argument.js';
 import type { Graph } from './graph/graph.js';
 import { GraphModule } from './graph/graph-module.js';
 import { type Difference, formatDifference } from './guards/facts.js';
@@ -33,11 +34,23 @@ export interface CaptureRecord {
   readonly because: readonly Difference[];
 }
 
-interface Entry extends CaptureRecord {
+interface Compiled {
+  readonly graph: Graph | null;
   readonly run: CompiledGraph | null;
   readonly rebuild: Capture['rebuild'];
   /** What the first outputs are compared with; null after that. */
   unchecked: readonly ExpectedOutput[] | null;
+}
+
+const UNCOMPILED: Compiled = {
+  graph: null,
+  run: null,
+  rebuild: () => undefined,
+  unchecked: null,
+};
+
+interface Entry extends CaptureRecord, Compiled {
+  readonly graph: Graph | null;
   /** Whether the modes and arguments alone decide. */
   readonly byArguments: boolean;
   readonly rank: RankRuntime;
@@ -116,7 +129,12 @@ class Captures {
     const entry = this.find(args, inputs) ?? this.make(args, inputs);
     this.latest = entry;
     if (entry === null || entry.run === null) return this.fn(...args);
-    const outputs = entry.run(...inputs);
+    let outputs: readonly Tensor[];
+    try {
+      outputs = entry.run(...inputs);
+    } catch (error) {
+      throw freedArgument(error, nameOf(this.fn), args);
+    }
     if (entry.unchecked !== null) {
       checkOutputs(this.settings.backend, outputs, entry.unchecked);
       entry.unchecked = null;
@@ -137,60 +155,51 @@ class Captures {
     if (signal?.aborted) throw cancelled(signal);
     const rank = currentRuntime();
     const others = this.entries.filter((entry) => entry.rank === rank);
+    const isFull = others.length >= config.recompileLimit;
+    if (isFull && this.isWarned && !this.settings.fullgraph) return null;
     const because = others.flatMap(({ guards }) => guards.difference(args, inputs) ?? []);
-    if (others.length >= config.recompileLimit) return this.refuse(because.at(-1));
-    const guards = new GuardCollector(args);
+    if (isFull) return this.refuse(because.at(-1));
+    const collector = new GuardCollector(args);
+    const captured = this.capture(args, collector);
+    const refusal = captured instanceof CompileError ? captured : null;
     const known = new Set(others.flatMap(({ constants }) => [...constants]));
-    const base = { functionName: nameOf(this.fn), because, rank };
-    let entry: Entry;
-    try {
-      const captured = capture(this.fn, args, guards, signal);
-      entry = {
-        ...base,
-        graph: captured.graph,
-        refusal: null,
-        run: compileWith(this.settings.backend, new GraphModule(captured.graph), inputs),
-        unchecked: captured.outputs,
-        rebuild: captured.rebuild,
-        guards: guards.guards(inputs, known),
-        byArguments: false,
-        constants: guards.constantTensors,
-      };
-    } catch (error) {
-      guards.restore();
-      const refusal = this.refusal(error, guards, inputs);
-      const failed = others.filter(
-        (other) => other.run === null && other.guards.matchArguments(args),
-      );
-      entry = {
-        ...base,
-        graph: null,
-        refusal,
-        run: null,
-        unchecked: null,
-        rebuild: () => undefined,
-        guards: guards.guards(inputs, known),
-        byArguments: failed.length + 1 === MAX_BREAKS,
-        constants: guards.constantTensors,
-      };
-    }
+    const entry: Entry = {
+      functionName: nameOf(this.fn),
+      because,
+      rank,
+      ...(captured instanceof CompileError ? UNCOMPILED : this.compiled(captured, inputs)),
+      refusal,
+      guards: collector.guards(inputs, known),
+      byArguments: refusal !== null && numberOfBreaks(others, args) + 1 === MAX_BREAKS,
+      constants: collector.constantTensors,
+    };
     this.entries.push(entry);
     for (const observe of observers) observe(entry);
     return entry;
   }
 
-  /** The refusal of a graph, after which the function runs uncompiled. @throws any other error */
-  private refusal(error: unknown, guards: GuardCollector, inputs: readonly Tensor[]): CompileError {
-    if (error instanceof FreedError) throw freedArgument(error, nameOf(this.fn), guards, inputs);
+  private compiled(captured: Capture, inputs: readonly Tensor[]): Compiled {
+    const { graph, outputs, rebuild } = captured;
+    const run = compileWith(this.settings.backend, new GraphModule(graph), inputs);
+    return { graph, run, rebuild, unchecked: outputs };
+  }
+
+  /** A capture, or the reason why the function runs uncompiled. */
+  private capture(args: readonly unknown[], collector: GuardCollector): Capture | CompileError {
     const { fullgraph, signal } = this.settings;
-    if (fullgraph || !(error instanceof CompileError) || signal?.aborted) throw error;
-    return error;
+    try {
+      return capture(this.fn, args, collector, signal);
+    } catch (error) {
+      collector.restore();
+      if (fullgraph || !(error instanceof CompileError) || signal?.aborted)
+        throw freedArgument(error, nameOf(this.fn), args);
+      return error;
+    }
   }
 
   /** @throws CompileError with `fullgraph` */
   private refuse(latest: Difference | undefined): null {
-    const { isWarned, settings, fn, entries } = this;
-    if (isWarned && !settings.fullgraph) return null;
+    const { settings, fn, entries } = this;
     this.isWarned = true;
     const changes = entries.flatMap(({ because }) => because.at(-1) ?? []);
     const texts = new Set([...changes, ...(latest ? [latest] : [])].map(formatDifference));
@@ -223,21 +232,5 @@ function nameOf(fn: AnyFunction): string {
   return fn.name || '(anonymous)';
 }
 
-/** Names the argument that was freed before the call, if there is one. */
-function freedArgument(
-  error: FreedError,
-  name: string,
-  guards: GuardCollector,
-  inputs: readonly Tensor[],
-): FreedError {
-  const freed = inputs.find((t) => t.disposed || t.storage?.handle === 0);
-  if (freed === undefined) return error;
-  const reason = freed.storage?.freedBy ?? 'its memory was never allocated';
-  return new FreedError(
-    `compile: ${guards.pathOf(freed)} of ${name}, ${freed.dtype.name}${formatShape(freed.shape)}, ` +
-      `was freed before the call (${reason}). A tensor that must outlive its scope is returned ` +
-      'from it, or passed to keep().',
-    { op: 'compile', reason },
-    { cause: error },
-  );
-}
+const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>
+  entries.filter(({ run, guards }) => run === null && guards.matchArguments(args)).length;

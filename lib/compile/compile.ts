@@ -6,6 +6,7 @@ import { ArgumentError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
 import { type AnyFunction, compiledFunction, reset, withoutCompiled } from './cache.js';
 import { isCompiling, refuse } from './capture/capture.js';
+import { setCompiledForm } from './explain.js';
 import { type CompileOptions, checkedOptions } from './options.js';
 
 export type { BackendName, CompileBackend, CompiledGraph } from './backends.js';
@@ -56,10 +57,15 @@ export type CompilableModule = ((...args: never[]) => unknown) & { readonly forw
  * graph replays effects on arguments: in-place changes, storage resizing, version overrides. A
  * compiled module has the parameters, methods and state names of the one given.
  *
+ * A function is captured `compiler.config.recompileLimit` times at most. Then calls that no graph
+ * serves run uncompiled, and a warning says what changed between the captures.
+ *
  * JavaScript code other than ops runs during captures only, and variables that the function closes
  * over are constants of the graph: see docs/compile.md.
  *
- * @throws ArgumentError if a backend or option is unknown. With `fullgraph`, a call throws
+ * @throws ArgumentError if a backend or option is unknown. A call throws FreedError if it uses an
+ * argument that was freed, and CompileError if `signal` is aborted or the backend returns no
+ * function, or its function other outputs than the graph has. With `fullgraph`, a call throws
  * CompileError if the function has an effect that a graph cannot repeat: reads a value, registers
  * a hook, seeds a generator, runs backward
  */
@@ -72,6 +78,9 @@ export function compile(target: AnyFunction, options: CompileOptions = {}): AnyF
   if (typeof target !== 'function')
     throw new ArgumentError(`compile: expected a function or a module, got ${shown(target)}`);
   const run = compiledFunction(target, checkedOptions(options));
+  setCompiledForm(run, run);
   if (!('forward' in target)) return run;
-  return new Proxy(target, { apply: (_module, _self, args) => run(...args) });
+  const module = new Proxy(target, { apply: (_module, _self, args) => run(...args) });
+  setCompiledForm(module, run);
+  return module;
 }

@@ -2,3 +2,10 @@
 
 export { type DisableOptions, disable, isCompiling, reset } from './compile.js';
 export { type CompileConfig, config } from './config.js';
+export {
+  type BreakReport,
+  type CompileReport,
+  explain,
+  type GraphReport,
+  type RecaptureReport,
+} from './explain.js';

@@ -146,7 +146,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'optim has the optimizers': [optim, list('Optimizer SGD Adam AdamW')],
   'optimizers have the methods': [optim.Optimizer.prototype, optimizerMethods],
   'optim.lrScheduler has the schedules': [optim.lrScheduler, schedules],
-  'compiler has its functions': [shardwise.compiler, list('isCompiling reset disable')],
+  'compiler has its functions': [shardwise.compiler, list('isCompiling reset disable explain')],
   'shardwise/compile has its names': [
     compileEntry,
     list(

@@ -19,9 +19,7 @@ import { type ExpectedOutput, expectedOutput } from '../outputs.js';
 import { traceHooks } from './hook-bodies.js';
 import { CapturedHandle } from './hooks.js';
 import { recordingAt } from './levels.js';
-import { cancelled, Recorder } from './recorder.js';
-
-export { cancelled };
+import { Recorder } from './recorder.js';
 
 type AnyFunction = (...args: unknown[]) => unknown;
 

@@ -52,5 +52,5 @@ function refuseHiddenTensors(
     if (item instanceof Tensor && !found.has(item) && recorder.changesWithCalls(item))
       recorder.unsupported(`${name} got a tensor inside a Set or an instance of a class`);
     return true;
-  }, false).value(args);
+  }).value(args);
 }

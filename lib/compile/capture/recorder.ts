@@ -8,7 +8,6 @@ import type { MemoryFact } from '../../core/backend.js';
 import { callSite } from '../../core/call-site.js';
 import { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
-import { sameShape } from '../../core/shape.js';
 import type { Storage } from '../../core/storage.js';
 import type { GradFn, Tensor } from '../../core/tensor.js';
 import { detachOp } from '../../ops/view.js';
@@ -21,6 +20,8 @@ import { Borrowed } from './borrowed.js';
 import { Draws } from './draws.js';
 import type { PendingHook } from './hooks.js';
 import { ModulePaths } from './module-paths.js';
+import { cancelled, refusal } from './refusals.js';
+import { sameWindow } from './same-window.js';
 
 const MADE_IN_CAPTURE =
   'it was made while compile captured a function, and stands for values that only a run ' +
@@ -109,7 +110,7 @@ export class Recorder {
     outputs: readonly Tensor[],
     operands: readonly Value[] = inputs.map((t) => this.valueOf(t)),
   ): Node {
-    this.checkSignal();
+    if (this.signal?.aborted) throw (this.broken ??= cancelled(this.signal));
     const node = this.graph.add({
       kind: 'call',
       name: op.name,
@@ -227,23 +228,9 @@ export class Recorder {
     return this.inputs.has(t) || this.isOwn(t);
   }
 
-  /** @throws CompileError if the signal is aborted */
-  private checkSignal(): void {
-    if (!this.signal?.aborted) return;
-    this.broken ??= cancelled(this.signal);
-    throw this.broken;
-  }
-
   /** Fails the capture. @throws CompileError that says what cannot be recorded, and where */
   unsupported(what: string): never {
-    const at = callSite();
-    const path = this.paths.ofCurrentModule();
-    this.broken ??= new CompileError(
-      `compile: ${what} while the function was captured, at ${at || 'an unknown place'}. A ` +
-        'graph cannot repeat that: do it outside of the compiled function, or leave out ' +
-        'fullgraph to run the function uncompiled.',
-      { what, at, path },
-    );
+    this.broken ??= refusal(what, callSite(), this.paths.ofCurrentModule());
     throw this.broken;
   }
 
@@ -264,10 +251,7 @@ export class Recorder {
     t.gradTensor = grad;
   }
 
-  /**
-   * Reads a fact of the memory of a tensor. Guards compare it for all tensors of the program on that
-   * memory.
-   */
+  /** Reads a fact of a tensor's memory; guards compare it for all tensors of the program on it. */
   readsMemory(t: Tensor, fact: MemoryFact): void {
     if (t.storage === null) return;
     this.valueOf(t);
@@ -412,23 +396,4 @@ export class Recorder {
     this.values.set(t, value);
     this.moved(t);
   }
-}
-
-/** The error of a capture whose signal is aborted. */
-export function cancelled(signal: AbortSignal): CompileError {
-  const { reason } = signal;
-  return new CompileError(
-    'compile: the signal was aborted, so the function was not captured ' +
-      `(${reason instanceof Error ? reason.message : String(reason)}).`,
-    { cancelled: true },
-  );
-}
-
-function sameWindow(a: Tensor, b: Tensor): boolean {
-  return (
-    a.dtype === b.dtype &&
-    a.storageOffset === b.storageOffset &&
-    sameShape(a.shape, b.shape) &&
-    sameShape(a.strides, b.strides)
-  );
 }

@@ -77,7 +77,7 @@ export class Fields extends Matcher {
     this.slot.current = value;
     const [before, now] = [this.names, Object.keys(value)].map((names) => names.join(', '));
     if (before !== now)
-      return { path: `the keys of ${path}`, before: before as string, now: now as string };
+      return { path: `the list of keys of ${path}`, before: before as string, now: now as string };
     return firstOf(this.items, (item, i) => {
       const name = this.names[i] as string;
       return item.difference(propertyPath(path, name), (value as Record<string, unknown>)[name]);

@@ -44,7 +44,7 @@ export class GuardCollector {
   private readonly reads = new Map<number | Tensor, Set<MemoryFact>>();
   private readonly args: Matcher;
 
-  constructor(args: readonly unknown[]) {
+  constructor(args: readonly unknown[] = []) {
     this.args = this.factory.argument(args, 'arguments');
   }
 

@@ -77,7 +77,7 @@ export class ModuleFacts {
     const { module, path } = this;
     const facts: readonly (readonly [string, readonly unknown[], readonly unknown[]])[] = [
       [`${path}.training`, [this.isTraining], [module.trainingFlag]],
-      [`the attributes of ${path}`, this.attributes, Object.keys(module)],
+      [`the list of attributes of ${path}`, this.attributes, Object.keys(module)],
       [`the order of the members of ${path}`, this.order ?? [], orderOf(module) ?? []],
     ];
     for (const [what, before, now] of facts)
@@ -87,9 +87,9 @@ export class ModuleFacts {
     if (sameItems(this.hooks, hooks)) return null;
     const [before, now] = [this.hooks, hooks].map(numberOfHooks);
     return {
-      path: `the hooks of ${path}`,
+      path: `the number of hooks of ${path}`,
       before: String(before),
-      now: before === now ? 'others' : String(now),
+      now: before === now ? `${now} others` : String(now),
     };
   }
 

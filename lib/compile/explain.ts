@@ -1,0 +1,156 @@
+/** `compiler.explain`: what `compile` makes of a call, as a report. */
+import { checkFunction } from '../core/options.js';
+import {
+  type AnyFunction,
+  type CaptureRecord,
+  compiledFunction,
+  observingCaptures,
+  recordsOf,
+} from './cache.js';
+import type { Graph } from './graph/graph.js';
+import { formatDifference } from './guards/facts.js';
+import { checkedOptions } from './options.js';
+
+/** A captured graph in a {@link CompileReport}. */
+export interface GraphReport {
+  /** The name of the function, or of the class of the module. */
+  readonly functionName: string;
+  /** The graph, one line for each node when it is printed. */
+  readonly graph: Graph;
+  /** The number of op calls. */
+  readonly opCount: number;
+  /** What must be as it was for the graph to serve another call, as sentences. */
+  readonly guards: readonly string[];
+}
+
+/** A reason why a function runs uncompiled, in a {@link CompileReport}. */
+export interface BreakReport {
+  /** The name of the function, or of the class of the module. */
+  readonly functionName: string;
+  /** What no graph can repeat. */
+  readonly reason: string;
+  /** The call site in the program; empty if it is not known. */
+  readonly site: string;
+  /** The path of the module whose forward did it; empty outside of modules. */
+  readonly path: string;
+}
+
+/** A capture that was made though there were others, in a {@link CompileReport}. */
+export interface RecaptureReport {
+  /** The name of the function, or of the class of the module. */
+  readonly functionName: string;
+  /** For each earlier capture, what differed: `argument 1 was 2 and is 3`. */
+  readonly because: readonly string[];
+}
+
+/** What `compile` makes of a function, see {@link explain}. `String(report)` is a readable text. */
+export interface CompileReport {
+  /** The result of the call. */
+  readonly result: unknown;
+  /** The graphs of the function, and those that the call captured in other functions. */
+  readonly graphs: readonly GraphReport[];
+  /** Why functions run uncompiled. */
+  readonly breaks: readonly BreakReport[];
+  /** What was captured again, and why. */
+  readonly recaptures: readonly RecaptureReport[];
+  /** The report as text. */
+  toString(): string;
+}
+
+/**
+ * Reports what `compile` makes of a function: its graphs, what they are guarded by, where it
+ * breaks, and why it was captured again. The returned function runs `fn` as `compile(fn)` would. A
+ * function that is compiled already keeps its graphs and options; another one is compiled with
+ * backend `'eager'`, once for all calls of the returned function.
+ *
+ * @throws ArgumentError if `fn` is no function; with `fullgraph`, CompileError as the call would
+ * @see PyTorch `torch._dynamo.explain`
+ * @example console.log(String(compiler.explain(model)(x)));
+ */
+export function explain<A extends readonly unknown[]>(
+  fn: (...args: A) => unknown,
+): (...args: A) => CompileReport {
+  checkFunction('explain', 'fn', fn);
+  const target = fn as unknown as AnyFunction;
+  const run = compiledForm(target) ?? compiledFunction(target, checkedOptions({}));
+  return (...args: A): CompileReport => {
+    const seen: CaptureRecord[] = [];
+    const result = observingCaptures(
+      (record) => seen.push(record),
+      () => run(...args),
+    );
+    return new Report(result, [...new Set([...recordsOf(run), ...seen])]);
+  };
+}
+
+/** The functions behind compiled modules. */
+const forms = new WeakMap<object, AnyFunction>();
+
+/** Remembers the compiled function that calls of `target` run. */
+export function setCompiledForm(target: object, run: AnyFunction): void {
+  forms.set(target, run);
+}
+
+function compiledForm(fn: AnyFunction): AnyFunction | undefined {
+  const { compiled } = fn as { compiled?: unknown };
+  return forms.get(fn) ?? (typeof compiled === 'function' ? (compiled as AnyFunction) : undefined);
+}
+
+class Report implements CompileReport {
+  readonly result: unknown;
+  readonly graphs: readonly GraphReport[];
+  readonly breaks: readonly BreakReport[];
+  readonly recaptures: readonly RecaptureReport[];
+
+  constructor(result: unknown, records: readonly CaptureRecord[]) {
+    this.result = result;
+    this.graphs = records.flatMap(({ functionName, graph, guards }) =>
+      graph === null
+        ? []
+        : [{ functionName, graph, opCount: graph.callNodes.length, guards: guards.sentences() }],
+    );
+    this.breaks = records.flatMap(breakOf);
+    this.recaptures = records.flatMap(({ functionName, because }) =>
+      because.length === 0 ? [] : [{ functionName, because: because.map(formatDifference) }],
+    );
+  }
+
+  toString(): string {
+    const { graphs, breaks, recaptures } = this;
+    const counts = [
+      counted(graphs.length, 'graph'),
+      counted(breaks.length, 'break'),
+      counted(recaptures.length, 'recapture'),
+    ];
+    return [
+      counts.join(', '),
+      ...graphs.flatMap(({ functionName, graph, opCount, guards }, i) => [
+        `graph ${i} of ${functionName}, ${counted(opCount, 'op')}:`,
+        ...String(graph).split('\n').map(indented),
+        '  serves calls while',
+        ...guards.map((guard) => indented(indented(guard))),
+      ]),
+      ...breaks.map(
+        ({ functionName, reason, site, path }) =>
+          `break of ${functionName}: ${reason}${site === '' ? '' : `, at ${site}`}` +
+          `${path === '' ? '' : `, in module ${path}`}`,
+      ),
+      ...recaptures.map(
+        ({ functionName, because }) => `recapture of ${functionName}: ${because.join('; ')}`,
+      ),
+    ].join('\n');
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+}
+
+function breakOf({ functionName, refusal }: CaptureRecord): BreakReport[] {
+  if (refusal === null) return [];
+  const { what, at = '', path = '' } = refusal.details as Record<string, string | undefined>;
+  return [{ functionName, reason: what ?? refusal.message, site: at, path }];
+}
+
+const counted = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;
+const indented = (line: string): string => `  ${line}`;

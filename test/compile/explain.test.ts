@@ -1,0 +1,140 @@
+/** `compiler.explain` reports graphs, guards, breaks and recaptures. */
+import assert from 'node:assert/strict';
+import { inspect } from 'node:util';
+import { ArgumentError, compile, compiler, nn, ones, type Tensor } from '../../lib/index.js';
+
+class Halve extends nn.Module {
+  factor = 2;
+  forward(x: Tensor): Tensor {
+    return x.div(this.factor);
+  }
+}
+
+class Reads extends nn.Module {
+  forward(x: Tensor): Tensor {
+    return x.mul(x.sum().item<number>());
+  }
+}
+
+describe('compiler.explain', () => {
+  it('reports the graph of a function, its ops and its guards with paths', () => {
+    const model = new nn.Sequential(new Halve());
+    const report = compiler.explain(function scaled(x: Tensor, options: { k: number }) {
+      return model(x).mul(options.k);
+    })(ones([2, 3]), { k: 5 });
+    assert.deepEqual((report.result as Tensor).tolist(), ones([2, 3]).mul(2.5).tolist());
+    assert.equal(report.graphs.length, 1);
+    const [graph] = report.graphs;
+    assert.deepEqual([graph?.functionName, graph?.opCount], ['scaled', 2]);
+    for (const guard of [
+      'argument 0 is float32[2, 3] on cpu',
+      'argument 1.k is 5',
+      'Sequential.0.factor is 2',
+      'Sequential.0.training is true',
+      'Sequential.0 has no hooks',
+      'the grad mode is on',
+      'the default dtype is float32',
+    ])
+      assert.ok(graph?.guards.includes(guard), `${guard} in\n${graph?.guards.join('\n')}`);
+    assert.match(String(report), /^1 graph, 0 breaks, 0 recaptures\ngraph 0 of scaled, 2 ops:\n/);
+    assert.match(String(report), /%div: float32\[2, 3\] = div\(%arg, 2\)|%div/);
+    assert.equal(inspect(report), String(report));
+  });
+
+  it('reports why a function breaks, where, and in which module', () => {
+    const model = new nn.Sequential(new nn.ReLU(), new Reads());
+    const report = compiler.explain(model)(ones([2]));
+    assert.deepEqual((report.result as Tensor).tolist(), [2, 2]);
+    const [found] = report.breaks;
+    assert.match(found?.reason ?? '', /^a value of a tensor, float32\[\], was read$/);
+    assert.match(found?.site ?? '', /explain\.test\.ts:\d+/);
+    assert.equal(found?.path, '1');
+    assert.match(String(report), /break of Sequential: a value of .* in module 1/);
+  });
+
+  it('reports an attribute that the function changes', () => {
+    class Counts extends nn.Module {
+      n = 0;
+      forward(x: Tensor): Tensor {
+        this.n++;
+        return x.add(this.n);
+      }
+    }
+    const report = compiler.explain(new Counts())(ones([1]));
+    assert.match(report.breaks[0]?.reason ?? '', /changes Counts\.n/);
+  });
+
+  it('reports what was captured again, and what differed from each graph', () => {
+    const explained = compiler.explain((x: Tensor, k: number) => x.mul(k));
+    explained(ones([2]), 1);
+    assert.deepEqual(explained(ones([2]), 1).recaptures, []);
+    const report = explained(ones([3]), 1);
+    assert.deepEqual(
+      report.recaptures.map(({ because }) => because),
+      [['argument 0 was float32[2] on cpu and is float32[3] on cpu']],
+    );
+    assert.deepEqual(
+      explained(ones([3]), 2).recaptures.map(({ because }) => because.at(-1)),
+      ['argument 0 was float32[2] on cpu and is float32[3] on cpu', 'argument 1 was 1 and is 2'],
+    );
+  });
+
+  it('reports a compiled function, a compiled module, and a module compiled in place', () => {
+    const fn = compile((x: Tensor) => x.add(1));
+    fn(ones([1]));
+    assert.equal(compiler.explain(fn)(ones([2])).graphs.length, 2);
+    const compiled = compile(new nn.ReLU());
+    compiled(ones([1]));
+    const report = compiler.explain(compiled)(ones([2]));
+    assert.deepEqual(
+      report.graphs.map((g) => g.functionName),
+      ['ReLU', 'ReLU'],
+    );
+    const inPlace = new nn.ReLU();
+    inPlace.compile();
+    inPlace(ones([1]));
+    assert.deepEqual(
+      compiler
+        .explain(inPlace)(ones([2]))
+        .graphs.map((g) => g.functionName),
+      ['ReLU', 'ReLU'],
+    );
+  });
+
+  it('reports compiled functions that an uncompiled one calls', () => {
+    const inner = compile(function twice(x: Tensor) {
+      return x.mul(2);
+    });
+    const outer = compiler.disable((x: Tensor) => inner(x), { recursive: false });
+    const report = compiler.explain(outer)(ones([1]));
+    assert.deepEqual(
+      report.graphs.map((g) => g.functionName),
+      ['twice'],
+    );
+    assert.equal(report.breaks.length, 1);
+  });
+
+  it('says what differs in every kind of guard', () => {
+    const model = new Halve();
+    const explained = compiler.explain((x: Tensor, _options: unknown) => model(x));
+    explained(ones([1]), { a: [1, 2], m: new Map([['k', 1]]), s: new Set([1]) });
+    const differs = (options: unknown): string | undefined =>
+      explained(ones([1]), options).recaptures.at(-1)?.because[0];
+    assert.equal(
+      differs({ a: [1], m: new Map(), s: new Set() }),
+      'argument 1.a.length was 2 and is 1',
+    );
+    assert.equal(
+      differs({ a: [1, 2], m: new Map([['k', 2]]), s: new Set() }),
+      "argument 1.m.get('k') was 1 and is 2",
+    );
+    assert.equal(differs({ a: [1, 2] }), 'the list of keys of argument 1 was a, m, s and is a');
+    assert.equal(differs(null), 'argument 1 was an object and is null');
+    model.eval();
+    assert.match(differs(null) ?? '', /argument 1 was/);
+  });
+
+  it('refuses what is no function', () => {
+    assert.throws(() => compiler.explain({} as never), ArgumentError);
+  });
+});
