@@ -71,8 +71,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     unsupported: (what) => recorder.unsupported(what),
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
-    registersHook: (place, hook) =>
-      recorder.repeatsCalls ? recordHook(recorder, place, hook) : null,
+    registersHook: (place, hook) => recordHook(recorder, place, hook),
     usesMemory: (t) => void recorder.valueOf(t),
     setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),
     createsParameter: (made, data) => recordParameter(recorder, made, data),

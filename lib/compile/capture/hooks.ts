@@ -46,8 +46,19 @@ export class CapturedHandle {
   }
 }
 
-/** Records that a hook is registered. */
-export function recordHook(recorder: Recorder, place: HookPlace, hook: AnyHook): CapturedHandle {
+/** Records that a hook is registered. Null below autograd, where the tape of the capture gets it. */
+export function recordHook(
+  recorder: Recorder,
+  place: HookPlace,
+  hook: AnyHook,
+): CapturedHandle | null {
+  // A hook on a leaf stays there, and runs in other backward passes, too.
+  if (
+    recorder.belowAutograd &&
+    (place.kind === 'accumulated' || place.node instanceof AccumulateGrad)
+  )
+    recorder.unsupported('a hook was registered on a leaf');
+  if (!recorder.repeatsCalls) return null;
   if (recorder.isHookBody) recorder.unsupported('a hook was registered in a hook');
   if (place.kind === 'observer') recorder.unsupported('a hook on several tensors was registered');
   const target = targetOf(recorder, place);
