@@ -15,6 +15,7 @@ import {
   IMMEDIATE,
   recordCommands,
 } from './commands.js';
+import { planOf } from './plans.js';
 import { describeError, Finding, type Rng } from './rng.js';
 
 const words = new Float64Array(addon.words);
@@ -157,7 +158,8 @@ function writeWords(list: readonly number[]): void {
   words.set(list.slice(0, words.length));
 }
 
-function commandCall(run: AddonCase): void {
+/** A recorded command with storages of its own, a little damaged. */
+function anyCommand(run: AddonCase): Command {
   const { rng } = run;
   recorded ??= recordCommands();
   const command = structuredClone(rng.pick(recorded));
@@ -167,6 +169,36 @@ function commandCall(run: AddonCase): void {
   for (const operand of command.operands)
     if (operand.kind > 0) operand.kind = run.storage(bytesOf(operand));
   damage(rng, command, run.handles, addon.kernelNames.length);
+  return command;
+}
+
+/** Encodes some commands as a plan, and runs it a few times. */
+function planCall(run: AddonCase): void {
+  const { rng } = run;
+  const plan = planOf(
+    rng,
+    rng.list(rng.int(0, 4), () => anyCommand(run)),
+  );
+  run.trace(`plan: ${plan.words.slice(0, 400).join(' ')}; run: ${plan.run.join(' ')}`);
+  const device = rng.chance(0.95) ? 0 : rng.pick(anyWord);
+  const created = run.call('createPlan', [Float64Array.from(plan.words), device]);
+  if (created === undefined) return;
+  run.tokens.push(created.value);
+  const id = words[0] as number;
+  for (let times = rng.int(1, 3); times > 0; times--) {
+    const withTokens = rng.chance(0.5);
+    writeWords(plan.run);
+    const result = run.call('runPlan', [id, run.stream(), withTokens]);
+    if (result === undefined || result.value === false) continue;
+    run.handles.push(...words.slice(0, plan.outputs));
+    if (withTokens) run.tokens.push(result.value);
+    if (rng.chance(0.2) && run.handles.length > 0) run.call('release', [rng.pick(run.handles)]);
+  }
+}
+
+function commandCall(run: AddonCase): void {
+  const { rng } = run;
+  const command = anyCommand(run);
   const list = encode(command);
   if (rng.chance(0.2)) list[rng.int(0, list.length - 1)] = rng.pick(anyWord);
   writeWords(list);
@@ -273,7 +305,8 @@ export async function fuzzAddon(rng: Rng, trace: (line: string) => void): Promis
   const run = new AddonCase(rng, trace);
   for (let steps = rng.int(1, 8); steps > 0; steps--) {
     const kind = rng.unit();
-    if (kind < 0.55) commandCall(run);
+    if (kind < 0.4) commandCall(run);
+    else if (kind < 0.55) planCall(run);
     else if (kind < 0.99) randomCall(run);
     else if (kind < 0.995) overflowRing(run);
     else hugeCommand(run);
