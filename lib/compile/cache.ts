@@ -3,10 +3,12 @@
  * to the recompile limit.
  */
 import { CompileError } from '../core/errors.js';
+import { type ModuleCall, moduleCalls } from '../core/module-calls.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
 import type { CompiledGraph } from './backends.js';
+import { runUncompiled, withoutFrames } from './capture/boundaries.js';
 import { type Capture, capture, isCompiling } from './capture/capture.js';
 import { cancelled } from './capture/refusals.js';
 import { config } from './config.js';
@@ -128,10 +130,11 @@ class Captures {
     const inputs = tensorsIn(args);
     const entry = this.find(args, inputs) ?? this.make(args, inputs);
     this.latest = entry;
-    if (entry === null || entry.run === null) return this.fn(...args);
+    const run = entry?.run ?? null;
+    if (entry === null || run === null) return this.callUncompiled(args);
     let outputs: readonly Tensor[];
     try {
-      outputs = entry.run(...inputs);
+      outputs = moduleCalls.run === null ? run(...inputs) : withoutFrames(() => run(...inputs));
     } catch (error) {
       throw freedArgument(error, nameOf(this.fn), args);
     }
@@ -140,6 +143,13 @@ class Captures {
       entry.unchecked = null;
     }
     return entry.rebuild(outputs, inputs);
+  }
+
+  private callUncompiled(args: readonly unknown[]): unknown {
+    const isExcluded = (): boolean => isCompiling() || disabled > 0;
+    return runUncompiled(this.fn, args, isExcluded, (module, call) =>
+      frameOf(module, call, this.settings),
+    );
   }
 
   private find(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
@@ -219,6 +229,25 @@ class Captures {
     );
     return null;
   }
+}
+
+/** The compiled forms of modules that functions called which run uncompiled. */
+const frames = new WeakMap<CompileSettings, WeakMap<object, AnyFunction>>();
+
+function frameOf(module: object, call: ModuleCall, settings: CompileSettings): AnyFunction {
+  let ofSettings = frames.get(settings);
+  if (ofSettings === undefined) {
+    ofSettings = new WeakMap();
+    frames.set(settings, ofSettings);
+  }
+  let frame = ofSettings.get(module);
+  if (frame === undefined) {
+    const itself = (...args: readonly unknown[]): unknown => call(module, args);
+    Object.defineProperty(itself, 'name', { value: module.constructor.name });
+    frame = compiledFunction(itself, settings);
+    ofSettings.set(module, frame);
+  }
+  return frame;
 }
 
 const serves = (

@@ -14,8 +14,8 @@ export type { CompileOptions } from './options.js';
 export { isCompiling, reset };
 
 /**
- * Ends the graph here: a compiled function that calls this runs uncompiled. Does nothing outside of
- * a capture.
+ * Ends the graph here: a compiled function that calls this runs uncompiled, and the modules that it
+ * calls are compiled by themselves. Does nothing outside of a capture.
  *
  * @throws CompileError inside a capture; `compile` catches it unless `fullgraph` is true
  */

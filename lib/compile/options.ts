@@ -9,7 +9,7 @@ export interface CompileOptions {
   backend?: BackendName | CompileBackend;
   /**
    * True: an effect that a graph cannot repeat is an error. False: the function then runs
-   * uncompiled.
+   * uncompiled, and the modules that it calls are compiled by themselves.
    */
   fullgraph?: boolean;
   /** Only false: a graph has fixed shapes. */

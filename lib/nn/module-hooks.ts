@@ -5,6 +5,7 @@ import type { HookHandle, Node } from '../autograd/node.js';
 import { callContext, insideModule } from '../core/call-context.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
+import { type ModuleCall, moduleCalls } from '../core/module-calls.js';
 import { countChange } from '../core/module-changes.js';
 import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
@@ -132,6 +133,13 @@ export function addForwardHook(
 
 /** Calls a module: runs its compiled form if it has one, else its hooks and `forward`. */
 export function callModule(module: AnyModule, args: never[]): unknown {
+  const { run } = moduleCalls;
+  return run === null || module.compiled !== null
+    ? callItself(module, args)
+    : run(module, args, callItself as ModuleCall);
+}
+
+function callItself(module: AnyModule, args: never[]): unknown {
   const run = module.compiled === null ? callWithHooks : callCompiled;
   return callContext.moduleObservers === 0
     ? callLocated(run, module, args)
