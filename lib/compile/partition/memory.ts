@@ -9,7 +9,7 @@ import type { Node, Value, ValueMeta } from '../graph/node.js';
 import { isView } from '../graph/traits.js';
 import { type NodeValue, ValueMap } from './value-map.js';
 
-/** One piece of memory, which several values may share. */
+/** Memory that several values may share. */
 interface Block {
   /** The block that this one is part of; itself, if none. */
   whole: Block;
@@ -79,9 +79,9 @@ export class Memory {
     return this.blockOf(value).writes;
   }
 
-  /** Whether two values may share memory. */
-  shares(a: NodeValue, b: NodeValue): boolean {
-    return this.blockOf(a) === this.blockOf(b);
+  /** The memory of a value: the same object for all values that may share it. */
+  of(value: NodeValue): object {
+    return this.blockOf(value);
   }
 
   /** Whether what the node reads is at another time the same: nothing changes it after the node. */
@@ -143,8 +143,12 @@ export class Memory {
   }
 }
 
-/** The value that this one is a window on, or that an in-place call returned; null if none. */
-function source({ node, output }: NodeValue): NodeValue | null {
+/**
+ * The value that this one is a window on, or that an in-place call returned; null if none.
+ *
+ * @internal
+ */
+export function source({ node, output }: NodeValue): NodeValue | null {
   const value = node.into !== null ? node.into : isAlias(node) ? node.inputs[0] : undefined;
   return output > 0 || value === undefined || 'number' in value ? null : value;
 }
