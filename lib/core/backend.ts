@@ -55,7 +55,7 @@ export type HookPlace =
   | { readonly kind: 'before' | 'after' | 'observer'; readonly node: GradFn }
   | { readonly kind: 'accumulated'; readonly tensor: Tensor };
 /** A fact of the memory of a tensor, in words. @internal */
-export type MemoryFact = 'the size of the storage' | 'the storage offset';
+export type MemoryFact = 'the size of the storage' | 'the storage offset' | 'the version';
 
 /** What a capture observes beside ops, so that `compile` can guard on it or refuse it. @internal */
 export interface CaptureHooks {
@@ -97,6 +97,8 @@ export interface CaptureHooks {
   keepsRng(generator: Generator): () => void;
   /** Called before the history of a tensor ends, or its gradient is kept. */
   changesHistory(t: Tensor, change: 'detach_' | 'retainGrad'): void;
+  /** The version of a tensor that the program reads. */
+  readsVersion(t: Tensor): number;
   /** Called before `.grad` of a tensor is read. */
   readsGrad(t: Tensor): void;
   /** Called before `.grad` of a tensor is set. */

@@ -157,8 +157,7 @@ export class Tensor {
 
   /** The number of in-place changes of this tensor and its views. */
   get _version(): number {
-    layers.backend.capture?.unsupported('the _version of a tensor was read');
-    return this.currentVersion;
+    return layers.backend.capture?.readsVersion(this) ?? this.currentVersion;
   }
 
   /** @internal `_version` for the library itself, whose reads a capture does not guard */

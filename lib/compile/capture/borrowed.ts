@@ -3,6 +3,8 @@
  * storage without memory; after it, each gets all its fields back. So maps by tensor, closures,
  * hooks and `instanceof` work in a capture as they do in a run.
  */
+import { Node as TapeNode } from '../../autograd/node.js';
+import { CompileError } from '../../core/errors.js';
 import { FAKE_HANDLE, Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 
@@ -32,6 +34,15 @@ const FIELDS = [
   'inPlaceForbidden',
   'sharding',
 ] as const satisfies readonly (keyof Tensor)[];
+
+/** The history of an input that is not a leaf. */
+class InputNode extends TapeNode {
+  readonly name = 'Input';
+
+  apply(): never {
+    throw new CompileError('backward ran through the input of a capture');
+  }
+}
 
 /** The borrowed tensors of one capture. */
 export class Borrowed {
@@ -71,6 +82,26 @@ export class Borrowed {
     t.storage = this.standIn(t.storage);
     const local = t.sharding?.local;
     if (local !== undefined) this.borrow(local);
+  }
+
+  /** Borrows a tensor and makes it a leaf, so that backward ends at it. */
+  borrowAsLeaf(t: Tensor): void {
+    const { requiresGrad, isLeaf } = t;
+    this.borrow(t);
+    t.base = null;
+    t.node = isLeaf ? null : new InputNode(1, []);
+    t.outputNr = 0;
+    t.gradAccumulator = null;
+    t.leafRequiresGrad = isLeaf && requiresGrad;
+  }
+
+  /** A borrowed tensor that counts its versions together with `t`; null if `t` counts its own. */
+  versionOwner(t: Tensor): Tensor | null {
+    if (this.held.has(t)) return t;
+    const { versionCounter } = t;
+    if (versionCounter === null) return null;
+    for (const owner of this.held.keys()) if (owner.versionCounter === versionCounter) return owner;
+    return null;
   }
 
   private standIn(real: Storage): Storage {

@@ -16,10 +16,17 @@ import type { GuardCollector } from '../guards/guard-collector.js';
 import { ModeFacts } from '../guards/modes.js';
 import { listOf, sameList, Walk } from '../guards/object-walk.js';
 import { type ExpectedOutput, expectedOutput } from '../outputs.js';
+import { PLACE } from './functions.js';
 import { traceHooks } from './hook-bodies.js';
 import { CapturedHandle } from './hooks.js';
 import { recordingAt } from './levels.js';
 import { Recorder } from './recorder.js';
+import {
+  makeVersionsRelative,
+  type ShownVersion,
+  VersionReads,
+  type VersionTrace,
+} from './versions.js';
 
 type AnyFunction = (...args: unknown[]) => unknown;
 
@@ -66,14 +73,46 @@ export function capture(
   guards: GuardCollector,
   signal: AbortSignal | null = null,
 ): Capture {
+  const trace = (shown?: ShownVersion): Trace => traced(fn, args, guards, signal, shown);
+  const first = trace();
+  const { all } = first.reads;
+  if (all.length === 0) return first.captured;
+  const again = (shown: ShownVersion): Trace | null => {
+    try {
+      return trace(shown);
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      guards.restore();
+      return null;
+    }
+  };
+  if (!makeVersionsRelative(first, again))
+    for (const { owner } of all) guards.expectMemory(owner, 'the version');
+  return first.captured;
+}
+
+/** A capture, and what it is compared by with others of the function. */
+interface Trace extends VersionTrace {
+  readonly captured: Capture;
+}
+
+function traced(
+  fn: AnyFunction,
+  args: readonly unknown[],
+  guards: GuardCollector,
+  signal: AbortSignal | null,
+  shown?: ShownVersion,
+): Trace {
   const inputs = tensorsIn(args);
-  const recorder = new Recorder(guards);
+  const reads = new VersionReads(shown);
+  const recorder = new Recorder(guards, false, undefined, reads);
   recorder.signal = signal;
   // A copy, because the function may change its arguments and runs again if it cannot be captured.
   const given = mapTensors((t) => t, args) as unknown[];
   const state = listOf((walk) => walk.value(given));
+  let result: unknown;
   const captured = capturing(recorder, () => {
-    const result = recordingAt('front', recorder, () => {
+    result = recordingAt('front', recorder, () => {
       inputs.forEach((t, i) => {
         recorder.placeholder(t, i);
       });
@@ -86,7 +125,8 @@ export function capture(
     return finished(result, recorder);
   });
   const changed = guards.changed();
-  if (changed === undefined) return captured;
+  if (changed === undefined)
+    return { captured, graph: captured.graph, template: mapTensors(() => PLACE, result), reads };
   throw new CompileError(
     `compile: the function changes ${changed} when it runs. A graph cannot repeat that: ` +
       'keep such state in a tensor, or leave out fullgraph to run the function uncompiled.',

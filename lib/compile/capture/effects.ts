@@ -83,6 +83,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
       else if (recorder.belowAutograd) recorder.unsupported(`${change}() was called`);
     },
     setsGrad: (t, value) => recordGrad(recorder, t, value),
+    readsVersion: (t) => recorder.versions.read(recorder, t),
     readsGrad: (t) => recorder.readsGrad(t),
     readsMemory: (t, fact) => recorder.readsMemory(t, fact),
     usesModule: (module) => recorder.guards.addModule(module),

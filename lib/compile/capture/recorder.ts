@@ -3,10 +3,9 @@
  * program are borrowed when an op first meets them. What a graph cannot repeat ends the capture.
  */
 import { type GradMode, gradMode } from '../../autograd/grad-mode.js';
-import { Node as TapeNode } from '../../autograd/node.js';
 import type { MemoryFact } from '../../core/backend.js';
 import { callSite } from '../../core/call-site.js';
-import { CompileError } from '../../core/errors.js';
+import type { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
 import type { Storage } from '../../core/storage.js';
 import type { GradFn, Tensor } from '../../core/tensor.js';
@@ -22,19 +21,11 @@ import type { PendingHook } from './hooks.js';
 import { ModulePaths } from './module-paths.js';
 import { cancelled, refusal } from './refusals.js';
 import { sameWindow } from './same-window.js';
+import { VersionReads } from './versions.js';
 
 const MADE_IN_CAPTURE =
   'it was made while compile captured a function, and stands for values that only a run ' +
   'computes. Return it from the function instead of storing it elsewhere';
-
-/** The history of an input that is not a leaf. */
-class InputNode extends TapeNode {
-  readonly name = 'Input';
-
-  apply(): never {
-    throw new CompileError('backward ran through the input of a capture');
-  }
-}
 
 export class Recorder {
   readonly graph = new Graph();
@@ -54,7 +45,9 @@ export class Recorder {
   private unrecordedCalls = 0;
   /** Ends the capture when it is aborted. */
   signal: AbortSignal | null = null;
-  private readonly borrowed = new Borrowed();
+  readonly borrowed = new Borrowed();
+  /** The versions that the function reads. */
+  readonly versions: VersionReads;
   private readonly outerMode: GradMode = gradMode();
   private readonly values = new Map<Tensor, Value>();
   /** Positions of the inputs. */
@@ -70,8 +63,14 @@ export class Recorder {
   /** Whether an alias of a known tensor is that tensor: true below autograd. */
   readonly belowAutograd: boolean;
 
-  constructor(guards: GuardCollector, belowAutograd = false, draws = new Draws()) {
+  constructor(
+    guards: GuardCollector,
+    belowAutograd = false,
+    draws = new Draws(),
+    versions = new VersionReads(),
+  ) {
     this.guards = guards;
+    this.versions = versions;
     this.draws = draws;
     this.belowAutograd = belowAutograd;
   }
@@ -92,13 +91,7 @@ export class Recorder {
    * its edge.
    */
   borrowAsLeaf(t: Tensor): void {
-    const { requiresGrad, isLeaf } = t;
-    this.borrowed.borrow(t);
-    t.base = null;
-    t.node = isLeaf ? null : new InputNode(1, []);
-    t.outputNr = 0;
-    t.gradAccumulator = null;
-    t.leafRequiresGrad = isLeaf && requiresGrad;
+    this.borrowed.borrowAsLeaf(t);
   }
 
   /** Adds a call whose results are known, and defines them. */

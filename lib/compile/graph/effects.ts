@@ -69,10 +69,13 @@ export const effects = {
   resize_: define<{ bytes: number }>({
     run: ([t], { bytes }) => void (t as Tensor).untypedStorage().resize_(bytes),
   }),
-  /** Sets the version counter of a tensor. */
+  /** Sets the version counter of a tensor; with a second operand, relative to that version. */
   setVersion: define<{ version: number }>({
-    run: ([t], { version }) => layers.backend.effects.setVersion(t as Tensor, version),
+    run: ([t, base], { version }) =>
+      layers.backend.effects.setVersion(t as Tensor, ((base as number | undefined) ?? 0) + version),
   }),
+  /** The version of a tensor, for `setVersion`. */
+  readVersion: define({ outputs: 1, pure: true, run: ([t]) => (t as Tensor)._version }),
   /** The version of a tensor, for `restoreVersion`. */
   keepVersion: define({ outputs: 1, run: ([t]) => (t as Tensor).currentVersion }),
   /** Gives a tensor the version that `keepVersion` returned. */

@@ -23,6 +23,7 @@ interface Properties {
 const memoryFacts: Record<MemoryFact, (t: Tensor) => unknown> = {
   'the size of the storage': (t) => t.storage?.nbytes,
   'the storage offset': (t) => t.storageOffset,
+  'the version': (t) => t.currentVersion,
 };
 
 /** Collects during one capture. */
