@@ -28,6 +28,9 @@ export interface MinCutOptions {
  * quarter of the size of their operands, and whatever reads or is memory that changes later. Views
  * and random ops may be: the latter get the random state that they had in forward.
  *
+ * Inputs are saved where values are computed from them again. Backward then refuses an input that
+ * the program changed in place after forward, even if eager mode would not have saved it.
+ *
  * Tags of nodes say otherwise. `mustSave` saves what backward reads. `mustRecompute` computes again
  * what can be; as `mustRecompute:a` it names a region, from which other regions get saved values.
  * `reshardAfterForward` makes backward communicate again.
