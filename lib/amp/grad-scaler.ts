@@ -3,7 +3,9 @@ import { noGrad } from '../autograd/grad-mode.js';
 import { type DeviceType, deviceTypes } from '../core/device.js';
 import { float16 } from '../core/dtype.js';
 import { AmpError, ArgumentError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { checkFlag, checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
+import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
@@ -121,6 +123,7 @@ export class GradScaler {
 
   /** The factor; 1 when not enabled. */
   getScale(): number {
+    this.reportUse('getScale');
     return this.enabled ? this.current : 1;
   }
 
@@ -130,6 +133,7 @@ export class GradScaler {
   scale(outputs: Tensor | readonly Tensor[]): Tensor | Tensor[] {
     if (Array.isArray(outputs)) requireTensors(outputs, 'GradScaler.scale', 'outputs');
     else requireTensor(outputs, 'GradScaler.scale', 'outputs');
+    this.reportUse('scale');
     const scaled = (t: Tensor): Tensor => (this.enabled ? t.mul(this.current) : t);
     return Array.isArray(outputs)
       ? (outputs as readonly Tensor[]).map(scaled)
@@ -145,6 +149,7 @@ export class GradScaler {
   unscale_(optimizer: ScalableOptimizer): void {
     checkOptimizer('GradScaler.unscale_', optimizer);
     if (!this.enabled) return;
+    this.reportUse('unscale_');
     const before = this.stages.get(optimizer)?.stage ?? 'ready';
     if (before === 'unscaled')
       throw new AmpError(
@@ -153,7 +158,7 @@ export class GradScaler {
     if (before === 'stepped')
       throw new AmpError('GradScaler: unscale_ was called after step(); call it before');
     const grads = optimizer.paramGroups
-      .flatMap((group) => group.params.map((p) => p.gradTensor))
+      .flatMap((group) => group.params.map(gradOf))
       .filter((g) => g !== null);
     this.stages.set(optimizer, {
       stage: 'unscaled',
@@ -173,6 +178,7 @@ export class GradScaler {
       optimizer.step();
       return;
     }
+    this.reportUse('step');
     if (this.stages.get(optimizer)?.stage === 'stepped')
       throw new AmpError(
         'GradScaler: step was already called for this optimizer since the last update()',
@@ -189,6 +195,7 @@ export class GradScaler {
    */
   update(newScale?: number): void {
     if (!this.enabled) return;
+    this.reportUse('update');
     if (newScale !== undefined) {
       checkNumber('GradScaler.update', 'newScale', newScale, { above: 0 });
       this.current = newScale;
@@ -200,6 +207,11 @@ export class GradScaler {
       this.adapt([...this.stages.values()].some((s) => s.foundInf));
     }
     this.stages.clear();
+  }
+
+  /** The state is in JavaScript, and a graph would keep that of its capture. */
+  private reportUse(method: string): void {
+    if (this.enabled) layers.backend.capture?.unsupported(`${method}() of a GradScaler was called`);
   }
 
   private adapt(foundInf: boolean): void {
@@ -216,6 +228,7 @@ export class GradScaler {
   /** The scale and the counters under PyTorch's names; `{}` when disabled. */
   stateDict(): GradScalerState | Record<string, never> {
     if (!this.enabled) return {};
+    this.reportUse('stateDict');
     const { current: scale, growthFactor, backoffFactor, growthInterval, growthTracker } = this;
     return withPyTorchNames({ scale, growthFactor, backoffFactor, growthInterval, growthTracker });
   }
@@ -228,6 +241,7 @@ export class GradScaler {
    */
   loadStateDict(state: GradScalerState | EarlierGradScalerState | Record<string, never>): void {
     if (!this.enabled) return;
+    this.reportUse('loadStateDict');
     if (Object.keys(optionsOf('GradScaler.loadStateDict', state)).length === 0)
       throw new ArgumentError(
         'GradScaler: the state is empty; it was saved by a scaler that was not enabled',

@@ -5,7 +5,7 @@ import { type DType, type DTypeLike, dtypeOf } from '../core/dtype.js';
 import { DeviceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
-import { setGrad } from '../core/set-grad.js';
+import { gradOf, setGrad } from '../core/set-grad.js';
 import { swapData } from '../core/set-storage.js';
 import { isNonOverlappingAndDense } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -31,7 +31,7 @@ export function convertModule(
   if (device !== undefined && deviceOf(device).type !== 'meta') checkValues(module, device);
   noGrad(() => {
     for (const t of [...module.parameters(), ...module.buffers()])
-      for (const each of [t, t.gradTensor]) {
+      for (const each of [t, gradOf(t)]) {
         if (each === null) continue;
         convertTensor(each, {
           ...(dtype && each.dtype.isFloatingPoint ? { dtype } : {}),

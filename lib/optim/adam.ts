@@ -1,6 +1,7 @@
 /** Adam and AdamW. */
 import { ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, unexpected, withDefaults } from '../core/options.js';
+import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { adamStep } from '../ops/optimizer-steps.js';
@@ -101,7 +102,7 @@ abstract class AdamBase extends Optimizer<Group> {
     const biasCorrection2 = 1 - beta2 ** step;
     const of = (name: string): Tensor[] =>
       params.map((p) => (this.state.get(p) as ParamState)[name] as Tensor);
-    const grads = params.map((p) => p.gradTensor as Tensor);
+    const grads = params.map((p) => gradOf(p) as Tensor);
     const largest = group.amsgrad ? of('max_exp_avg_sq') : null;
     const { lr, eps, weightDecay } = group;
     if (isPlainLoop(group)) {

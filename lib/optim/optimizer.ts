@@ -310,7 +310,7 @@ export function isPlainLoop({ foreach, fused }: StepMode): boolean {
 export function withGradients(params: readonly Tensor[]): Tensor[][] {
   const groups = new Map<string, Tensor[]>();
   for (const p of params) {
-    if (p.gradTensor === null) continue;
+    if (gradOf(p) === null) continue;
     const key = `${p.dtype.name} ${p.device}`;
     const group = groups.get(key);
     if (group) group.push(p);

@@ -2,6 +2,7 @@
 
 import { ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, withDefaults } from '../core/options.js';
+import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
@@ -130,7 +131,7 @@ export class SGD extends Optimizer<Group> {
     buffers: readonly Tensor[] | null,
     first: boolean,
   ): void {
-    const grads = params.map((p) => p.gradTensor as Tensor);
+    const grads = params.map((p) => gradOf(p) as Tensor);
     if (isPlainLoop(group)) {
       params.forEach((p, i) => {
         plainStep(group, p, grads[i] as Tensor, buffers?.[i] ?? null, first);

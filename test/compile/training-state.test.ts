@@ -1,0 +1,136 @@
+/** State of optimizers and gradient scalers, which is in JavaScript, never becomes a part of a graph. */
+import assert from 'node:assert/strict';
+import {
+  amp,
+  CompileError,
+  compile,
+  nn,
+  ones,
+  optim,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
+
+type AnyOptimizer = optim.SGD | optim.Adam;
+
+const makers: Readonly<Record<string, (w: Tensor) => AnyOptimizer>> = {
+  SGD: (w) => new optim.SGD([w], { lr: 0.1 }),
+  'SGD with momentum': (w) => new optim.SGD([w], { lr: 0.1, momentum: 0.9 }),
+  Adam: (w) => new optim.Adam([w], { lr: 0.1 }),
+  'capturable Adam': (w) => new optim.Adam([w], { lr: 0.1, capturable: true }),
+};
+
+/** Values of a parameter after each of four steps with other gradients. */
+function steps(make: (w: Tensor) => AnyOptimizer, step: (o: AnyOptimizer) => void): unknown[] {
+  const w = tensor([1], { requiresGrad: true });
+  const optimizer = make(w);
+  return [1, 2, 3, -4].map((k) => {
+    w.grad = tensor([k]);
+    step(optimizer);
+    return [w.item(), [...optimizer.state.values()].map((s) => String(Object.values(s)))];
+  });
+}
+
+describe('an optimizer in a compiled function', () => {
+  for (const [name, make] of Object.entries(makers)) {
+    const expected = (): unknown[] => steps(make, (o) => o.step());
+
+    it(`${name} that is closed over steps as uncompiled`, () => {
+      let run: (() => void) | null = null;
+      const compiled = steps(make, (o) => {
+        run ??= compile(() => o.step());
+        run();
+      });
+      assert.deepEqual(compiled, expected());
+    });
+
+    it(`${name} that is an argument steps as uncompiled`, () => {
+      const run = compile((o: AnyOptimizer) => o.step());
+      assert.deepEqual(
+        steps(make, (o) => run(o)),
+        expected(),
+      );
+    });
+
+    it(`${name} is refused with fullgraph before anything changes`, () => {
+      const w = tensor([1], { requiresGrad: true });
+      w.grad = tensor([2]);
+      const optimizer = make(w);
+      for (const run of [
+        compile(() => optimizer.step(), { fullgraph: true }),
+        compile((o: AnyOptimizer) => o.step(), { fullgraph: true }),
+      ])
+        assert.throws(() => run(optimizer), CompileError);
+      assert.deepEqual([w.item(), w.grad.item(), optimizer.state.size], [1, 2, 0]);
+    });
+  }
+
+  it('gets gradients that a compiled function clips, computes or sets to zero', () => {
+    const train = (wrap: <F extends (...args: never[]) => unknown>(fn: F) => F): unknown => {
+      const model = new nn.Linear(2, 1, { bias: false });
+      model.weight.data = tensor([[1, 2]]);
+      const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
+      const loss = wrap((x: Tensor) => model(x).square().sum());
+      const clip = wrap(() => nn.utils.clipGradNorm_([...model.parameters()], 0.5));
+      const zero = wrap(() => optimizer.zeroGrad({ setToNone: false }));
+      return [1, 2, 3].map((k) => {
+        loss(ones([1, 2]).mul(k)).backward();
+        const norm = clip().item();
+        optimizer.step();
+        zero();
+        return [norm, model.weight.tolist(), model.weight.grad?.tolist()];
+      });
+    };
+    assert.deepEqual(
+      train((fn) => compile(fn as never) as never),
+      train((fn) => fn),
+    );
+  });
+});
+
+describe('a GradScaler in a compiled function', () => {
+  it('scales by its factor of the moment', () => {
+    const scaler = new amp.GradScaler({ device: 'cpu', initScale: 4 });
+    const scale = compile((x: Tensor) => scaler.scale(x).add(1));
+    const factor = compile((x: Tensor) => x.mul(scaler.getScale()));
+    for (const k of [4, 2, 8]) {
+      scaler.update(k);
+      assert.deepEqual([scale(ones([1])).item(), factor(ones([1])).item()], [k + 1, k]);
+    }
+    for (const call of [
+      () => scaler.scale(ones([1])),
+      () => scaler.getScale(),
+      () => scaler.update(2),
+      () => scaler.stateDict(),
+    ])
+      assert.throws(() => compile(call, { fullgraph: true })(), CompileError);
+  });
+
+  it('unscales the gradients of the moment', () => {
+    const train = (wrap: (fn: () => void) => () => void): unknown => {
+      const w = tensor([1], { requiresGrad: true });
+      const optimizer = new optim.SGD([w], { lr: 0.1 });
+      const scaler = new amp.GradScaler({ device: 'cpu', initScale: 4 });
+      const step = wrap(() => {
+        scaler.unscale_(optimizer);
+        scaler.step(optimizer);
+        scaler.update();
+      });
+      return [1, 2, 3].map((k) => {
+        w.grad = tensor([4 * k]);
+        step();
+        return [w.item(), w.grad.item()];
+      });
+    };
+    assert.deepEqual(
+      train((fn) => compile(fn)),
+      train((fn) => fn),
+    );
+  });
+
+  it('that is not enabled is a part of the graph', () => {
+    const scaler = new amp.GradScaler({ device: 'cpu', enabled: false });
+    const fn = compile((x: Tensor) => scaler.scale(x).add(1), { fullgraph: true });
+    assert.equal(fn(ones([1])).item(), 2);
+  });
+});
