@@ -82,8 +82,17 @@ export class FakeTensorMode {
     return result;
   }
 
-  /** A fake tensor with the metadata of a real one. */
+  /**
+   * A fake tensor with the metadata of a real one. A distributed tensor gives one with the same
+   * placements on the same mesh, over a fake local shard.
+   *
+   * @see PyTorch `torch._subclasses.FakeTensorMode.from_tensor`
+   */
   fromTensor(t: Tensor): Tensor {
-    return fakeLike(t);
+    if (t.sharding === null) return fakeLike(t);
+    const fake = t.sharding.withLocal(fakeLike(t.sharding.local));
+    fake.strides = t.strides;
+    fake.leafRequiresGrad = t.requiresGrad;
+    return fake;
   }
 }
