@@ -3,11 +3,11 @@ import { noGrad } from '../autograd/grad-mode.js';
 import { type DeviceType, deviceTypes } from '../core/device.js';
 import { float16 } from '../core/dtype.js';
 import { AmpError, ArgumentError } from '../core/errors.js';
-import { layers } from '../core/hooks.js';
 import { checkFlag, checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
 import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
+import { reportCall } from '../core/unrepeatable.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
 
 const scalerArguments = defineArguments(
@@ -211,7 +211,7 @@ export class GradScaler {
 
   /** The state is in JavaScript, and a graph would keep that of its capture. */
   private reportUse(method: string): void {
-    if (this.enabled) layers.backend.capture?.unsupported(`${method}() of a GradScaler was called`);
+    if (this.enabled) reportCall(this, method);
   }
 
   private adapt(foundInf: boolean): void {

@@ -9,6 +9,7 @@ import { keep, scope } from '../core/scope.js';
 import { gradOf, setGrad } from '../core/set-grad.js';
 import type { ArgumentsOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
+import { reportCall } from '../core/unrepeatable.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
 import {
   copyState,
@@ -112,6 +113,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     const own = Object.entries(group).filter(([, value]) => value !== undefined);
     const complete = { ...this.defaults, ...Object.fromEntries(own), params } as ParamGroup<H>;
     this.checkGroup(complete);
+    reportCall(this, 'addParamGroup');
     this.paramGroups.push(complete);
   }
 
@@ -127,7 +129,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     if (closure !== undefined && typeof closure !== 'function')
       throw unexpected(`${this.constructor.name}.step`, 'closure', 'a function', closure);
     // Steps are counted in JavaScript, and a graph would repeat the count of its capture.
-    layers.backend.capture?.unsupported(`step() of ${this.constructor.name} was called`);
+    reportCall(this, 'step');
     for (const group of this.paramGroups) this.checkUsed(group.params);
     for (const hook of this.preHooks.values()) hook(this);
     const loss = closure === undefined ? undefined : enableGrad(closure);
@@ -206,6 +208,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
    * out of range
    */
   loadStateDict(given: OptimizerStateDict | EarlierOptimizerStateDict): void {
+    reportCall(this, 'loadStateDict');
     const op = `${this.constructor.name}.loadStateDict`;
     const { states, groups: saved } = readState(op, given, this.paramGroups, this.stateNames);
     const groups = saved.map(

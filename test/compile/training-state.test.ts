@@ -88,6 +88,56 @@ describe('an optimizer in a compiled function', () => {
   });
 });
 
+describe('a schedule in a compiled function', () => {
+  it('advances at every call, and gives its rates of the moment', () => {
+    const train = (wrap: <F extends (...args: never[]) => unknown>(fn: F) => F): unknown => {
+      const optimizer = new optim.SGD([tensor([1], { requiresGrad: true })], { lr: 1 });
+      const { lrScheduler } = optim;
+      const schedule = new lrScheduler.StepLR(optimizer, { stepSize: 1, gamma: 0.5 });
+      const plateau = new lrScheduler.ReduceLROnPlateau(optimizer, { patience: 0 });
+      const step = wrap(() => schedule.step());
+      const metric = wrap(() => plateau.step(1));
+      const scaled = wrap((x: Tensor) => x.mul(schedule.getLastLr()[0] as number));
+      return [1, 2, 3, 4].map(() => {
+        step();
+        metric();
+        return [optimizer.paramGroups[0]?.lr, scaled(ones([1])).item()];
+      });
+    };
+    assert.deepEqual(
+      train((fn) => compile(fn as never) as never),
+      train((fn) => fn),
+    );
+  });
+});
+
+describe('the state of an optimizer in a compiled function', () => {
+  it('is loaded at every call', () => {
+    const w = tensor([1], { requiresGrad: true });
+    w.grad = tensor([1]);
+    const optimizer = new optim.Adam([w], { lr: 0.1 });
+    optimizer.step();
+    const saved = optimizer.stateDict();
+    const average = saved.state[0]?.['exp_avg']?.toString();
+    const other = new optim.Adam([tensor([1], { requiresGrad: true })], { lr: 0.1 });
+    const load = compile(() => other.loadStateDict(saved));
+    for (let i = 0; i < 2; i++) {
+      load();
+      assert.equal(other.stateDict().state[0]?.['exp_avg']?.toString(), average);
+    }
+    const add = compile(() =>
+      other.addParamGroup({ params: [tensor([2], { requiresGrad: true })] }),
+    );
+    add();
+    add();
+    assert.equal(other.paramGroups.length, 3);
+    assert.throws(
+      () => compile(() => other.loadStateDict(saved), { fullgraph: true })(),
+      CompileError,
+    );
+  });
+});
+
 describe('a GradScaler in a compiled function', () => {
   it('scales by its factor of the moment', () => {
     const scaler = new amp.GradScaler({ device: 'cpu', initScale: 4 });

@@ -2,6 +2,7 @@
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
+import { reportCall } from '../../core/unrepeatable.js';
 import type { Optimizer } from '../optimizer.js';
 import { groupsOf, LRScheduler } from './scheduler.js';
 import { loadState, requireState, type SchedulerState } from './state.js';
@@ -155,6 +156,7 @@ export class ChainedScheduler {
 
   /** The rates of the last step, one for each group. */
   getLastLr(): number[] {
+    reportCall(this, 'getLastLr');
     return groupsOf((this.schedulers[0] as LRScheduler).optimizer).map((g) => g.lr);
   }
 

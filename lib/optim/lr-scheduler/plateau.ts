@@ -1,6 +1,7 @@
 /** A schedule that lowers the rates when a metric stops improving. */
 import { checkNumber, checkOneOf, unexpected } from '../../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
+import { reportCall } from '../../core/unrepeatable.js';
 import { Optimizer } from '../optimizer.js';
 import { groupsOf, perGroup } from './scheduler.js';
 import { loadState, type SchedulerState, stateOf } from './state.js';
@@ -70,6 +71,7 @@ export class ReduceLROnPlateau {
   step(metric: number): void {
     if (typeof metric !== 'number')
       throw unexpected('ReduceLROnPlateau', 'the metric', 'a number', metric);
+    reportCall(this, 'step');
     this.lastEpoch++;
     if (this.improves(metric)) {
       this.best = metric;
@@ -87,6 +89,7 @@ export class ReduceLROnPlateau {
 
   /** The current rates, one for each group. */
   getLastLr(): number[] {
+    reportCall(this, 'getLastLr');
     return groupsOf(this.optimizer).map((g) => g.lr);
   }
 

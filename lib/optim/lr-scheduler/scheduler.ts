@@ -4,6 +4,7 @@
  */
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, type NumberRule, unexpected } from '../../core/options.js';
+import { reportCall } from '../../core/unrepeatable.js';
 import { Optimizer } from '../optimizer.js';
 import { loadState, type SchedulerState, stateOf } from './state.js';
 
@@ -116,11 +117,13 @@ export abstract class LRScheduler {
 
   /** Advances by one step and sets the rates. */
   step(): void {
+    reportCall(this, 'step');
     this.advance(false);
   }
 
   /** The rates of the last step, one for each group. */
   getLastLr(): number[] {
+    reportCall(this, 'getLastLr');
     return [...this.lastLr];
   }
 

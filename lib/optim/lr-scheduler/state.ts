@@ -5,6 +5,7 @@
 import { ArgumentError } from '../../core/errors.js';
 import { camelCase, snakeCase } from '../../core/name-case.js';
 import { checkNumber, unexpected } from '../../core/options.js';
+import { reportCall } from '../../core/unrepeatable.js';
 
 /** Step count and settings of a schedule: numbers, strings and lists of them. */
 export type SchedulerState = Record<string, unknown>;
@@ -51,6 +52,7 @@ export function requireState(schedule: object, state: SchedulerState): void {
  * @internal
  */
 export function loadState(schedule: object, state: SchedulerState): void {
+  reportCall(schedule, 'loadStateDict');
   const given = checkState(schedule.constructor.name, stateOf(schedule), state);
   for (const [name, value] of Object.entries(structuredClone(given)))
     (schedule as Record<string, unknown>)[properties.get(name) ?? camelCase(name)] = value;
