@@ -49,6 +49,7 @@ function programs(device: string): Program[] {
     });
   return [
     ours('overhead', device),
+    ours('guards', device),
     ours('kernels', device),
     ours('compile', device),
     ours('start', pathToFileURL(entry).href),
