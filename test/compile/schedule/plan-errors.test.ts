@@ -12,6 +12,7 @@ import {
   tensor,
   zeros,
 } from '../../../lib/index.js';
+import { addon } from '../../../lib/runtime.js';
 import { lower, type Program, runSlowly } from './lowered.js';
 
 const whole = (...values: number[]): Tensor => tensor(values, { dtype: int64 });
@@ -107,6 +108,23 @@ describe('an error of a plan', () => {
     assert.throws(() => picked.tolist(), IndexError);
     assert.equal(y.narrow(0, 0, 1).item(), 2);
     assert.deepEqual((plan.run([ones([large]), whole(1)])[1] as Tensor).tolist(), [4]);
+  });
+
+  it('for a failure of a large command comes from the run where commands block', () => {
+    const large = 1 << 20;
+    const program: Program = (x, index) => [x.add(1).indexSelect(0, index).mul(2)];
+    addon.setBlocking(true);
+    try {
+      const [expected, actual] = errors(
+        program,
+        () => [ones([large]), whole(1)],
+        () => [ones([large]), whole(large)],
+      );
+      assert.ok(actual instanceof IndexError);
+      assert.equal(actual.message, expected.message);
+    } finally {
+      addon.setBlocking(false);
+    }
   });
 
   it('for a value that was never computed names the call that needs it', () => {
