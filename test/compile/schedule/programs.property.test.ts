@@ -36,19 +36,25 @@ function operandsFor(op: AnyOp, first: Tensor, pool: Tensor[], choose: Choose): 
   return [first, ...Array.from({ length: arity - 1 }, () => any(same, choose))];
 }
 
+/** Whether integers may be divided by zero, which is an error. */
+const mayFail = (op: AnyOp, operands: readonly Tensor[]): boolean =>
+  /divide|remainder|fmod/.test(op.pointwise?.expression ?? '') &&
+  !operands.some((t) => t.dtype.isFloatingPoint);
+
 const paramsOf = (op: AnyOp): object => op.samples()[0]?.params ?? {};
 
 const actions: Record<string, Action> = {
   pointwise(pool, choose) {
     const op = floats[choose(floats.length)] as AnyOp;
     const operands = operandsFor(op, any(pool, choose), pool, choose);
-    return dispatch(op, operands, paramsOf(op))[0] as Tensor;
+    return mayFail(op, operands) ? null : (dispatch(op, operands, paramsOf(op))[0] as Tensor);
   },
   inPlace(pool, choose) {
     const op = floats[choose(floats.length)] as AnyOp;
     const into = any(pool, choose);
     if (isExpanded(into)) return null;
     const operands = operandsFor(op, into, pool, choose);
+    if (mayFail(op, operands)) return null;
     const result = op.meta(operands, paramsOf(op))[0];
     if (result === undefined || result.dtype.category > into.dtype.category) return null;
     dispatch(op, operands, paramsOf(op), into);
