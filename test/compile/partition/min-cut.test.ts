@@ -1,11 +1,16 @@
 /** The min-cut partition computes what eager mode computes, with less memory saved for backward. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type { Graph } from '../../../lib/compile/graph/graph.js';
-import type { Node } from '../../../lib/compile/graph/node.js';
-import { defaultPartition, minCutRematerializationPartition } from '../../../lib/compile/index.js';
+import '../../../lib/ops/collectives.js';
+import { metaOf, type Node } from '../../../lib/compile/graph/node.js';
+import {
+  defaultPartition,
+  Graph,
+  minCutRematerializationPartition,
+} from '../../../lib/compile/index.js';
 import type { JointGraph, Partition } from '../../../lib/compile/partition/joint-graph.js';
 import { savedBytes } from '../../../lib/compile/partition/min-cut.js';
+import { type AnyOp, opByName } from '../../../lib/core/op.js';
 import { autograd, nn, rand, scope, type Tensor } from '../../../lib/index.js';
 import { assertFaithful, jointOf, opsOf } from './joint-graphs.js';
 import { programs } from './random-programs.js';
@@ -198,5 +203,55 @@ describe('the memory that a transformer block saves for backward', () => {
 
   it('holds all that the gradients of eager mode need', () => {
     assertFaithful(block as (...given: Tensor[]) => Tensor, args, minCutRematerializationPartition);
+  });
+});
+
+describe('a collective in forward', () => {
+  /** sin of a gathered tensor and its gradient: backward reads what was gathered. */
+  function gathered(tags: readonly string[]): JointGraph {
+    const op = (name: string): AnyOp => opByName(name) as AnyOp;
+    const [{ inputs, params }] = op('allGather').samples() as [
+      { inputs: Tensor[]; params: object },
+    ];
+    const metas = [metaOf(inputs[0] as Tensor)];
+    const graph = new Graph();
+    const call = (name: string, read: Node[], given: object = {}): Node =>
+      graph.add({
+        kind: 'call',
+        name,
+        op: op(name),
+        inputs: read.map((from) => ({ node: from, output: 0 })),
+        params: given,
+        metas,
+      });
+    const x = graph.add({ kind: 'placeholder', name: 'x', metas });
+    const whole = call('allGather', [x], params);
+    whole.tags = new Set(tags);
+    const y = call('sin', [whole]);
+    const tangent = graph.add({ kind: 'placeholder', name: 'tangent', metas });
+    const gradient = call('mul', [tangent, call('cos', [whole])]);
+    graph.outputs = [y, gradient].map((from) => ({ node: from, output: 0 }));
+    return { graph, primals: [x], tangents: [tangent], forwardOutputs: 1 };
+  }
+
+  it('runs once, and its result is saved', () => {
+    const { backward, saved } = minCutRematerializationPartition(gathered([]));
+    assert.deepEqual(opsOf(backward), ['cos', 'mul']);
+    assert.deepEqual(
+      saved.map((value) => value.node.name),
+      ['allGather'],
+    );
+  });
+
+  it('runs again in backward with the tag reshardAfterForward', () => {
+    const { forward, backward, saved } = minCutRematerializationPartition(
+      gathered(['reshardAfterForward']),
+    );
+    assert.deepEqual(opsOf(forward), ['allGather', 'sin']);
+    assert.deepEqual(opsOf(backward), ['allGather', 'cos', 'mul']);
+    assert.deepEqual(
+      saved.map((value) => value.node.name),
+      ['x'],
+    );
   });
 });
