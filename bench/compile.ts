@@ -3,7 +3,7 @@
  * the graph run op by op, in turns. usage: compile.ts [cpu|cuda] [--write]
  */
 import os from 'node:os';
-import { recordingAt } from '../lib/compile/capture/levels.js';
+import { recording } from '../lib/compile/capture/levels.js';
 import { Recorder } from '../lib/compile/capture/recorder.js';
 import type { Graph } from '../lib/compile/graph/graph.js';
 import { GraphModule } from '../lib/compile/graph/graph-module.js';
@@ -25,10 +25,10 @@ function row(name: string, us: number, burst: number): void {
 }
 
 function lower(fn: (x: Tensor) => Tensor, x: Tensor): Graph {
-  const recorder = new Recorder(new GuardCollector(), true);
+  const recorder = new Recorder(new GuardCollector(), 'lowered');
   try {
     recorder.placeholder(x, 0);
-    const y = recordingAt('lowered', recorder, () => noGrad(() => fn(x)));
+    const y = recording(recorder, () => noGrad(() => fn(x)));
     recorder.graph.outputs = [recorder.valueOf(y)];
     return recorder.graph;
   } finally {

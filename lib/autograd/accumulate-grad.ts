@@ -1,5 +1,6 @@
 /** Accumulates a gradient into `.grad` of a leaf, and finds where the gradient of a tensor goes. */
 
+import { layers } from '../core/hooks.js';
 import { outsideScopes } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
 import { isNonOverlappingAndDense } from '../core/shape.js';
@@ -7,7 +8,7 @@ import { heldOf } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
 import { aliasOf, type Tensor } from '../core/tensor.js';
 import { copyInLayoutOf, hasLayoutOf } from './gradient-layout.js';
-import { ACCUMULATE_SEQUENCE, type Edge, type Gradients, Node } from './node.js';
+import { ACCUMULATE_SEQUENCE, type Edge, type Gradients, Node, type NodeFacts } from './node.js';
 
 const NO_GRADIENTS: Gradients = [];
 
@@ -45,9 +46,22 @@ export class AccumulateGrad extends Node {
     return NO_GRADIENTS;
   }
 
+  override facts(): NodeFacts | null {
+    const { variable, memory } = this;
+    if (memory !== null) return null;
+    const { postAccumulateHooks: hooks } = variable;
+    return {
+      facts: [variable.constructor, ...(hooks === null ? [] : hooks.values())],
+      saved: [],
+      draws: [],
+    };
+  }
+
   private firstGradient(grad: Tensor): Tensor {
     const { variable, memory, createGraph } = this;
     if (memory !== null && !createGraph) return aliasOf(memory.copy_(grad));
+    const { capture } = layers.backend;
+    if (capture?.takesOver(grad) === true && fits(grad, variable)) return withoutBase(grad);
     return createGraph || !isUnseen(grad, variable)
       ? copyInLayoutOf(variable, grad)
       : takeOver(grad);
@@ -80,7 +94,13 @@ function isUnseen(grad: Tensor, variable: Tensor): boolean {
     storage !== null &&
     !storage.exposed &&
     (handedOver.has(grad) ? grad.retains <= 1 : ownsStorage(grad, storage)) &&
-    // A distributed gradient must have the placements of its tensor.
+    fits(grad, variable)
+  );
+}
+
+/** Whether a gradient has the layout and the placements of its tensor. */
+function fits(grad: Tensor, variable: Tensor): boolean {
+  return (
     placedAlike(grad, variable) &&
     hasLayoutOf(variable, grad) &&
     isNonOverlappingAndDense(grad.shape, grad.strides)

@@ -28,6 +28,16 @@ export interface EngineOptions {
   only: ReadonlySet<Node> | null;
 }
 
+/** Runs a backward pass in place of the engine; undefined if the engine has to run it. */
+export type BackwardRunner = (
+  roots: readonly Edge[],
+  rootGrads: readonly Tensor[],
+  options: EngineOptions,
+) => (Tensor | null)[] | undefined;
+
+/** What runs backward passes before the engine; see `compiledAutograd`. @internal */
+export const backwardRunner: { run: BackwardRunner | null } = { run: null };
+
 /**
  * Runs backward and returns the captured gradients (null where none arrived). It makes the
  * gradients of the roots in its own scope.
@@ -42,12 +52,16 @@ export function runBackward(
   const autocast = setAutocast(false);
   const scope = options.createGraph ? null : openScope(true);
   const run = new BackwardRun(options, scope);
+  let captured: (Tensor | null)[] | undefined;
   try {
     withCallbacks(() => {
-      run.start(roots, rootGrads());
+      const grads = rootGrads();
+      captured = backwardRunner.run?.(roots, grads, options);
+      if (captured !== undefined) return;
+      run.start(roots, grads);
       run.drain();
     });
-    return run.captured;
+    return captured ?? run.captured;
   } finally {
     run.leave();
     setGradEnabled(modeBefore);

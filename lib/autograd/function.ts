@@ -6,7 +6,7 @@ import { Tensor } from '../core/tensor.js';
 import { edgeOf, handOver } from './accumulate-grad.js';
 import { expose, fitReturned, type GradientSlot } from './check-gradients.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
-import { alreadyReleased, type Gradients, Node } from './node.js';
+import { alreadyReleased, type Gradients, Node, type NodeFacts } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
 
 /** The context that `forward` fills for `backward`. */
@@ -156,6 +156,29 @@ class FunctionNode extends Node {
     return slot === null || given === null || given === undefined
       ? null
       : fitReturned(given, slot, `${this.name}.backward`);
+  }
+
+  override facts(): NodeFacts | null {
+    if (this.released) return null;
+    const {
+      node: _node,
+      saved,
+      toSave: _toSave,
+      dirty: _dirty,
+      nonDifferentiable: _n,
+      ...fields
+    } = this.ctx;
+    return {
+      facts: [
+        this.implementation,
+        fields,
+        saved.map((each) => each === null),
+        this.inputSlots,
+        this.outputSlots,
+      ],
+      saved: saved.filter((each) => each !== null),
+      draws: [],
+    };
   }
 
   override release(): void {

@@ -4,7 +4,9 @@ import type { AnyHook, HookPlace } from '../core/backend.js';
 import { callContext } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
+import type { DrawParams } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
+import type { SavedTensor } from './saved-tensor.js';
 
 export type Gradients = (Tensor | null)[];
 export type TensorHook = (grad: Tensor) => Tensor | undefined | void;
@@ -74,6 +76,16 @@ export function register<F extends AnyHook>(
   return { remove: () => void hooks.delete(id) };
 }
 
+/** What decides the ops that a node runs in backward. @internal */
+export interface NodeFacts {
+  /** Nodes with equal facts run equal ops. */
+  readonly facts: readonly unknown[];
+  /** The tensors that it saved, in the order in which it unpacks them. */
+  readonly saved: readonly SavedTensor[];
+  /** The random states that its rule passes to ops. */
+  readonly draws: readonly DrawParams[];
+}
+
 /** Base of all nodes. */
 export abstract class Node {
   /** The name of the node, such as `MulBackward`. */
@@ -112,6 +124,11 @@ export abstract class Node {
 
   /** Frees saved tensors; a second backward is then an error. */
   release(): void {}
+
+  /** What a captured backward pass depends on; null for a node that cannot be captured. @internal */
+  facts(): NodeFacts | null {
+    return null;
+  }
 
   /** Whether `apply` runs user code, which may keep the tensors that it gets. */
   get runsUserCode(): boolean {

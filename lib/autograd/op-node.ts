@@ -3,13 +3,14 @@ import type { Device } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { AutogradError } from '../core/errors.js';
 import type { AnyOp, VjpContext } from '../core/op.js';
+import type { DrawParams } from '../core/random.js';
 import { adopt } from '../core/scope-stack.js';
 import type { Shape } from '../core/shape.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { edgesOf, handOver } from './accumulate-grad.js';
 import { isGradEnabled } from './grad-mode.js';
-import { alreadyReleased, type Gradients, Node } from './node.js';
+import { alreadyReleased, type Gradients, Node, type NodeFacts } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
 
 export class OpNode extends Node implements VjpContext<object> {
@@ -155,6 +156,32 @@ export class OpNode extends Node implements VjpContext<object> {
     return fits.sharding !== null && this.plainInputs?.[i] === true
       ? fits.sharding.whole(fits)
       : fits;
+  }
+
+  override facts(): NodeFacts | null {
+    if (this.released) return null;
+    const { seedLow, seedHigh, offset, ...params } = this.params as Partial<DrawParams>;
+    const saved = [...(this.savedInputs ?? []), ...(this.savedOutputs ?? [])];
+    const present = (list: readonly unknown[] | null): readonly number[] =>
+      list === null ? [] : [...list.keys()].filter((i) => list[i] !== undefined);
+    return {
+      facts: [
+        this.op,
+        params,
+        this.shapes,
+        this.strides,
+        this.inputDtypes,
+        this.inputDevices,
+        this.plainInputs,
+        present(this.savedInputs),
+        present(this.savedOutputs),
+      ],
+      saved: saved.filter((each) => each !== undefined),
+      draws:
+        seedLow === undefined || seedHigh === undefined || offset === undefined
+          ? []
+          : [{ seedLow, seedHigh, offset }],
+    };
   }
 
   override release(): void {

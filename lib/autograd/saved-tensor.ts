@@ -81,6 +81,7 @@ export class SavedTensor {
   private readonly storage: Storage | null;
   private readonly hooks: SavedTensorsHooks | null = null;
   private readonly ownsMemory: boolean = true;
+  private standIn: Tensor | null = null;
   private packed: unknown = null;
   /** The packed leaf, which gets the gradient of the unpacked tensor. */
   private leaf: Tensor | null = null;
@@ -118,12 +119,23 @@ export class SavedTensor {
     if (held !== null) held.saves++;
   }
 
+  /** Whether hooks of the program pack and unpack it. */
+  get hasHooks(): boolean {
+    return this.hooks !== null;
+  }
+
+  /** Makes {@link unpack} return this tensor while a backward pass is captured; null ends it. */
+  lend(value: Tensor | null): void {
+    this.standIn = value;
+  }
+
   /**
    * The saved value. Its history is that of the saved tensor; without `needsHistory`, a tensor from
    * a hook has its own. @throws InPlaceError if it was overwritten since.
    */
   unpack(op: string, role: string, maker: GradFn, needsHistory: boolean): Tensor {
     const { hooks: own } = this;
+    if (this.standIn !== null) return this.standIn;
     if (own !== null) {
       const unpacked = outsideScopes(() => own.unpack(this.packed));
       if (!(unpacked instanceof Tensor))
@@ -145,6 +157,7 @@ export class SavedTensor {
     const { tensor: t, storage } = this;
     if (
       !this.ownsMemory ||
+      this.standIn !== null ||
       t === null ||
       storage === null ||
       t.disposed ||

@@ -9,7 +9,7 @@ import { isNonOverlappingAndDense, overlapsItself, type Shape } from '../core/sh
 import type { Tensor } from '../core/tensor.js';
 import { arange } from '../ops/ranges.js';
 import { edgeOf } from './accumulate-grad.js';
-import { changeHistory, type Gradients, Node } from './node.js';
+import { changeHistory, type Gradients, Node, type NodeFacts } from './node.js';
 import type { OpNode } from './op-node.js';
 
 interface Layout {
@@ -93,6 +93,12 @@ class CopySlices extends Node {
     return [whole, ...results.map((g, i) => (i === this.selfIndex ? null : g))];
   }
 
+  override facts(): NodeFacts | null {
+    const inner = this.inner.facts();
+    if (inner === null) return null;
+    return { ...inner, facts: [this.base, this.window, this.selfIndex, ...inner.facts] };
+  }
+
   override release(): void {
     this.inner.release();
   }
@@ -115,6 +121,10 @@ class ViewOfChanged extends Node {
     const whole = zerosStridedLike(grad, this.base.shape, this.base.strides);
     addInto(whole, this.window, grad);
     return [whole];
+  }
+
+  override facts(): NodeFacts {
+    return { facts: [this.base, this.window], saved: [], draws: [] };
   }
 }
 

@@ -4,9 +4,13 @@
  */
 import { ArgumentError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
+import type { Tensor } from '../core/tensor.js';
+import type { CompileBackend, CompiledGraph } from './backends.js';
 import { type AnyFunction, compiledFunction, reset, withoutCompiled } from './cache.js';
 import { isCompiling, refuse } from './capture/capture.js';
 import { setCompiledForm } from './explain.js';
+import type { RunValue } from './graph/effects.js';
+import { GraphModule } from './graph/graph-module.js';
 import { type CompileOptions, checkedOptions } from './options.js';
 
 export type { BackendName, CompileBackend, CompiledGraph } from './backends.js';
@@ -70,17 +74,34 @@ export type CompilableModule = ((...args: never[]) => unknown) & { readonly forw
  * a hook, seeds a generator, runs backward
  */
 export function compile<M extends CompilableModule>(module: M, options?: CompileOptions): M;
+export function compile(
+  graph: GraphModule,
+  options?: CompileOptions,
+): (...inputs: readonly RunValue[]) => readonly RunValue[];
 export function compile<A extends readonly unknown[], R>(
   fn: (...args: A) => R,
   options?: CompileOptions,
 ): (...args: A) => R;
-export function compile(target: AnyFunction, options: CompileOptions = {}): AnyFunction {
+export function compile(
+  target: ((...args: never[]) => unknown) | GraphModule,
+  options: CompileOptions = {},
+): (...args: never[]) => unknown {
+  if (target instanceof GraphModule) return compiledGraph(target, checkedOptions(options).backend);
   if (typeof target !== 'function')
     throw new ArgumentError(`compile: expected a function or a module, got ${shown(target)}`);
-  const run = compiledFunction(target, checkedOptions(options));
+  const run = compiledFunction(target as AnyFunction, checkedOptions(options));
   setCompiledForm(run, run);
   if (!('forward' in target)) return run;
   const module = new Proxy(target, { apply: (_module, _self, args) => run(...args) });
   setCompiledForm(module, run);
   return module;
+}
+
+/** A captured graph needs no guards: whoever calls it has checked that its inputs fit. */
+function compiledGraph(module: GraphModule, backend: CompileBackend): AnyFunction {
+  let run: CompiledGraph | null = null;
+  return (...inputs) => {
+    run ??= backend(module, inputs as Tensor[]);
+    return run(...(inputs as Tensor[]));
+  };
 }

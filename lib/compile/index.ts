@@ -8,6 +8,8 @@ export {
   type PartitionFunction,
 } from './aot/aot-autograd.js';
 export type { LoweredFunction } from './aot/compiled-function.js';
+export type { BackwardCompiler } from './autograd-capture/compiled-autograd.js';
+export * as compiledAutograd from './autograd-capture/compiled-autograd.js';
 export {
   type CompilableModule,
   type CompileBackend,

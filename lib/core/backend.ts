@@ -61,6 +61,8 @@ export type MemoryFact = 'the size of the storage' | 'the storage offset' | 'the
 export interface CaptureHooks {
   /** Whether backward walks the history of the capture, so that it needs saved tensors. */
   readonly keepsSaved: boolean;
+  /** Whether a gradient may become `.grad` without a copy: no other tensor needs its memory. */
+  takesOver(grad: Tensor): boolean;
   /**
    * Called before an event that no graph can repeat, such as a hook, a seed or a backward pass.
    * Throws.

@@ -5,7 +5,6 @@
 import { CompileError, ShardwiseError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { checkFunction, optionsOf } from '../../core/options.js';
-import { heldOf } from '../../core/sharding.js';
 import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
@@ -14,7 +13,7 @@ import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { defaultPartition } from '../partition/default.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
-import { type LoweredFunction, runCompiled } from './compiled-function.js';
+import { type LoweredFunction, localOf, runCompiled } from './compiled-function.js';
 import { type JointTrace, traceJoint } from './joint.js';
 
 /** Compiles a lowered graph: the graph of local ops, and values like those it will get. */
@@ -68,7 +67,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
 }
 
 /** Null for a graph that the lowered level cannot express: its front graph runs as it is. */
-function tracedOrNull(module: GraphModule, primals: readonly Tensor[]): JointTrace | null {
+function tracedOrNull(module: GraphModule, primals: readonly RunValue[]): JointTrace | null {
   try {
     return traceJoint(module, primals);
   } catch (error) {
@@ -79,7 +78,7 @@ function tracedOrNull(module: GraphModule, primals: readonly Tensor[]): JointTra
 
 function compileTrace(
   trace: JointTrace,
-  primals: readonly Tensor[],
+  primals: readonly RunValue[],
   constants: readonly Tensor[],
   { fwCompiler, bwCompiler, partitionFn }: Required<AotAutogradOptions>,
 ): CompiledGraph {
@@ -88,12 +87,14 @@ function compileTrace(
   const { forward, backward, saved } = hasBackward
     ? partitionFn(joint)
     : { forward: joint.graph, backward: null, saved: [] };
-  const locals = trace.locals.map((i) => heldOf(primals[i] as Tensor));
+  const locals = trace.locals.map((i) => localOf(primals[i] as RunValue));
   const fns = {
     trace,
     forward: compiled('fwCompiler', fwCompiler, forward, locals),
     backward:
       backward === null ? null : compiled('bwCompiler', bwCompiler, backward, examplesOf(backward)),
+    backwardGraph:
+      backward === null ? null : runOpByOp(new GraphModule(backward, belowHistory), []),
     savedPrimals: saved.map((value) => {
       const at = 'node' in value ? joint.primals.indexOf(value.node) : -1;
       return at < 0 ? -1 : (trace.locals[at] as number);

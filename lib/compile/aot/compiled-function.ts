@@ -5,14 +5,21 @@
 import { edgeOf } from '../../autograd/accumulate-grad.js';
 import { isGradEnabled, noGrad } from '../../autograd/grad-mode.js';
 import { copyInLayoutOf, hasLayoutOf } from '../../autograd/gradient-layout.js';
-import { alreadyReleased, changeHistory, type Gradients, Node } from '../../autograd/node.js';
+import {
+  alreadyReleased,
+  changeHistory,
+  type Gradients,
+  Node,
+  type NodeFacts,
+} from '../../autograd/node.js';
 import { SavedTensor } from '../../autograd/saved-tensor.js';
 import { AutogradError } from '../../core/errors.js';
+import { layers } from '../../core/hooks.js';
 import { scope } from '../../core/scope.js';
 import { heldOf } from '../../core/sharding.js';
 import { Tensor } from '../../core/tensor.js';
 import { zeros } from '../../ops/factories.js';
-import type { RunValue } from '../graph/effects.js';
+import { isDraw, type RunValue } from '../graph/effects.js';
 import { replayViews } from './aliases.js';
 import type { JointTrace, OutputSource, PrimalGradient, Root } from './joint.js';
 
@@ -25,6 +32,8 @@ export interface LoweredFunctions {
   readonly forward: LoweredFunction;
   /** Null if nothing has a gradient. */
   readonly backward: LoweredFunction | null;
+  /** The same, op by op. */
+  readonly backwardGraph: LoweredFunction | null;
   /** For each saved value, the primal that it is; -1 for others. */
   readonly savedPrimals: readonly number[];
 }
@@ -33,9 +42,9 @@ const OUTPUT_SHARES_MEMORY =
   'it is a result of a compiled function that shares memory with another result; clone() it first';
 
 /** Runs the function on all primals: the inputs of the front graph and its constants. */
-export function runCompiled(fns: LoweredFunctions, primals: readonly Tensor[]): Tensor[] {
+export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[]): Tensor[] {
   const { trace, forward, backward } = fns;
-  const locals = trace.locals.map((i) => heldOf(primals[i] as Tensor));
+  const locals = trace.locals.map((i) => localOf(primals[i] as RunValue));
   const values = noGrad(() => scope(() => forward(...locals)));
   const results = new Map<OutputSource, Tensor>();
   for (const source of trace.outputs)
@@ -49,10 +58,15 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly Tensor[]): 
   );
 }
 
+/** The value that a lowered graph gets for an input: the local shard of a distributed tensor. */
+export function localOf(value: RunValue): RunValue {
+  return value instanceof Tensor ? heldOf(value) : value;
+}
+
 function resultOf(
   source: OutputSource,
   values: readonly RunValue[],
-  primals: readonly Tensor[],
+  primals: readonly RunValue[],
 ): Tensor {
   if (source.kind === 'primal') return primals[source.index] as Tensor;
   if (source.kind === 'view') return primals[source.view.index] as Tensor;
@@ -65,7 +79,7 @@ function resultOf(
 
 function recordNode(
   fns: LoweredFunctions,
-  primals: readonly Tensor[],
+  primals: readonly RunValue[],
   values: readonly RunValue[],
   results: ReadonlyMap<OutputSource, Tensor>,
 ): void {
@@ -95,7 +109,7 @@ class CompiledNode extends Node {
   private saved: readonly (SavedTensor | RunValue)[] = [];
   private released = false;
 
-  constructor(fns: LoweredFunctions, primals: readonly Tensor[]) {
+  constructor(fns: LoweredFunctions, primals: readonly RunValue[]) {
     super(
       fns.trace.roots.length,
       fns.trace.gradients.map(({ primal }) => edgeOf(primals[primal] as Tensor)),
@@ -106,7 +120,7 @@ class CompiledNode extends Node {
   /** Inputs are saved by reference, as by eager ops; other values as results of this node. */
   save(
     values: readonly RunValue[],
-    primals: readonly Tensor[],
+    primals: readonly RunValue[],
     returned: ReadonlySet<Tensor>,
   ): void {
     this.saved = values.map((value, i) => {
@@ -125,15 +139,26 @@ class CompiledNode extends Node {
           "derivative. Use backend 'eager', or leave this function uncompiled.",
         { op: this.name },
       );
-    const { trace, backward } = this.fns;
+    const { trace, backward, backwardGraph } = this.fns;
     const saved = this.saved.map((value, i) =>
       value instanceof SavedTensor
         ? heldOf(value.unpack(this.name, `saved value ${i}`, this, false))
         : value,
     );
     const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
-    const values = (backward as LoweredFunction)(...saved, ...tangents);
+    // A capture records the ops of the graph, whatever a compiler has made of it.
+    const run = layers.backend.capture === null ? backward : backwardGraph;
+    const values = (run as LoweredFunction)(...saved, ...tangents);
     return trace.gradients.map((gradient) => gradientOf(gradient, values));
+  }
+
+  override facts(): NodeFacts | null {
+    if (this.released) return null;
+    return {
+      facts: [this.fns],
+      saved: this.saved.filter((value) => value instanceof SavedTensor),
+      draws: this.saved.filter((value) => isDraw(value)),
+    };
   }
 
   override release(): void {

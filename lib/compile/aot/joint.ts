@@ -9,13 +9,16 @@ import { edgeOf } from '../../autograd/accumulate-grad.js';
 import { runBackward } from '../../autograd/engine.js';
 import { isGradEnabled } from '../../autograd/grad-mode.js';
 import type { Edge } from '../../autograd/node.js';
+import type { DrawParams } from '../../core/random.js';
 import { isNonOverlappingAndDense } from '../../core/shape.js';
 import { heldOf, type Sharding } from '../../core/sharding.js';
-import type { GradFn, Tensor } from '../../core/tensor.js';
+import type { Storage } from '../../core/storage.js';
+import { type GradFn, Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { capturing } from '../capture/capture.js';
-import { recordingAt } from '../capture/levels.js';
+import { recording } from '../capture/levels.js';
 import { Recorder } from '../capture/recorder.js';
+import type { RunValue } from '../graph/effects.js';
 import type { GraphModule } from '../graph/graph-module.js';
 import type { Node } from '../graph/node.js';
 import { GuardCollector } from '../guards/guard-collector.js';
@@ -71,16 +74,18 @@ export interface JointTrace {
  *
  * @throws CompileError for what the lowered graph cannot repeat
  */
-export function traceJoint(module: GraphModule, primals: readonly Tensor[]): JointTrace {
-  const recorder = new Recorder(new GuardCollector(), true);
+export function traceJoint(module: GraphModule, primals: readonly RunValue[]): JointTrace {
+  const recorder = new Recorder(new GuardCollector(), 'lowered');
   return capturing(recorder, () =>
-    recordingAt('lowered', recorder, () => new JointTracer(module, primals, recorder).trace()),
+    recording(recorder, () => new JointTracer(module, primals, recorder).trace()),
   );
 }
 
 class JointTracer {
   private readonly module: GraphModule;
-  private readonly primals: readonly Tensor[];
+  private readonly primals: readonly RunValue[];
+  /** The tensors among the primals, each once, with their positions. */
+  private readonly borrowed = new Map<Tensor, number>();
   private readonly recorder: Recorder;
   private readonly locals: number[] = [];
   private readonly primalNodes: Node[] = [];
@@ -88,7 +93,7 @@ class JointTracer {
   private readonly results: Tensor[] = [];
   private readonly sources = new Map<Tensor, OutputSource>();
 
-  constructor(module: GraphModule, primals: readonly Tensor[], recorder: Recorder) {
+  constructor(module: GraphModule, primals: readonly RunValue[], recorder: Recorder) {
     this.module = module;
     this.primals = primals;
     this.recorder = recorder;
@@ -96,13 +101,14 @@ class JointTracer {
 
   trace(): JointTrace {
     const { recorder, primals } = this;
-    const wasView = primals.map((t) => t.base !== null);
+    const views = new Set(primals.filter((t) => t instanceof Tensor && t.base !== null));
     this.lendPrimals();
     const outputs = this.module.forward(...primals.slice(0, this.module.graph.placeholders.length));
-    const dirty = primals.filter((t, i) => this.isFirst(i) && t.gradFn !== this.histories[i]);
-    for (const t of dirty)
-      if (wasView[primals.indexOf(t)])
-        recorder.unsupported('a view that is an argument was changed in place with a gradient');
+    const dirty = [...this.borrowed].flatMap(([t, i]) =>
+      t.gradFn === this.histories[i] ? [] : [t],
+    );
+    if (dirty.some((t) => views.has(t)))
+      recorder.unsupported('a view that is an argument was changed in place with a gradient');
     const sources = outputs.map((t, i) => this.sourceOf(t, i, outputs));
     const forwardOutputs = this.results.length;
     const forward = this.results.map((t) => recorder.valueOf(heldOf(t)));
@@ -127,22 +133,27 @@ class JointTracer {
     };
   }
 
-  private isFirst(i: number): boolean {
-    return this.primals.indexOf(this.primals[i] as Tensor) === i;
-  }
-
-  /** Makes every primal a leaf on memory of the capture, and its local tensor a placeholder. */
+  /**
+   * Makes every primal a leaf on memory of the capture, and its local tensor a placeholder. Random
+   * states are inputs, too.
+   */
   private lendPrimals(): void {
-    const storages = new Set(this.primals.map((t) => t.storage));
-    this.primals.forEach((t, i) => {
-      if (!this.isFirst(i)) return;
-      this.recorder.borrowAsLeaf(t);
-      const local = heldOf(t);
-      this.histories[i] = t.gradFn;
+    const { recorder, primals } = this;
+    const storages = new Set<Storage | null>();
+    primals.forEach((t, i) => {
+      if (t instanceof Tensor && this.borrowed.has(t)) return;
       this.locals.push(i);
-      this.primalNodes.push(this.recorder.placeholder(local, i, 'primal'));
+      if (!(t instanceof Tensor)) {
+        this.primalNodes.push(recorder.drawPlaceholder(t as DrawParams));
+        return;
+      }
+      storages.add(t.storage);
+      this.borrowed.set(t, i);
+      recorder.borrowed.borrowAsLeaf(t);
+      this.histories[i] = t.gradFn;
+      this.primalNodes.push(recorder.placeholder(heldOf(t), i, 'primal'));
     });
-    this.sharesMemory = storages.size < this.locals.length;
+    this.sharesMemory = storages.size < this.borrowed.size;
   }
 
   /** Whether two primals are on one memory. */
@@ -157,10 +168,10 @@ class JointTracer {
   }
 
   private newSource(t: Tensor, position: number, outputs: readonly Tensor[]): OutputSource {
-    const { primals, recorder } = this;
-    const index = primals.indexOf(t);
-    if (index >= 0) return { kind: 'primal', index };
-    if (primals.some((primal) => primal.storage === t.storage)) {
+    const { borrowed, recorder } = this;
+    const index = borrowed.get(t);
+    if (index !== undefined) return { kind: 'primal', index };
+    if ([...borrowed.keys()].some((primal) => primal.storage === t.storage)) {
       const view =
         viewOfPrimal(this.module.graph, position) ??
         recorder.unsupported('a result on the memory of an input is not a view of the input');
@@ -183,7 +194,7 @@ class JointTracer {
     const local = fakeTensor({ shape, strides: dense ? strides : null, dtype, device });
     const position = this.primals.length + tangents.length;
     tangents.push(this.recorder.placeholder(local, position, 'tangent'));
-    const index = this.primals.indexOf(t);
+    const index = this.borrowed.get(t) ?? -1;
     const source = this.sources.get(t) ?? ({ kind: 'primal', index } as const);
     return {
       root: { source, like: local, sharding: t.sharding },
@@ -199,9 +210,11 @@ class JointTracer {
     if (edges.length === 0) return { gradients: [], values: [] };
     if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
       this.recorder.unsupported('an input was changed that shares memory with another input');
-    const wanted = this.primals.flatMap((_, i) => (this.isFirst(i) && this.hadGrad(i) ? [i] : []));
+    const wanted = [...this.borrowed].filter(
+      ([t, i]) => this.histories[i] !== null || t.leafRequiresGrad,
+    );
     this.recorder.tags = new Set([BACKWARD]);
-    const captures = wanted.map((i) => this.edgeOfPrimal(i));
+    const captures = wanted.map(([t, i]) => this.edgeOfPrimal(t, i));
     const found = runBackward(edges, () => tangents, {
       retainGraph: true,
       createGraph: false,
@@ -209,7 +222,7 @@ class JointTracer {
       only: null,
     });
     const values: Tensor[] = [];
-    const gradients = wanted.map((primal, i) => {
+    const gradients = wanted.map(([, primal], i) => {
       const grad = found[i] ?? null;
       if (grad === null) return { primal, at: -1, sharding: null };
       values.push(grad);
@@ -218,14 +231,8 @@ class JointTracer {
     return { gradients, values };
   }
 
-  private hadGrad(i: number): boolean {
-    return this.histories[i] !== null || (this.primals[i] as Tensor).leafRequiresGrad;
-  }
-
-  private edgeOfPrimal(i: number): Edge {
+  private edgeOfPrimal(t: Tensor, i: number): Edge {
     const history = this.histories[i] as Edge['node'] | null;
-    return history === null
-      ? (edgeOf(this.primals[i] as Tensor) as Edge)
-      : { node: history, outputNr: 0 };
+    return history === null ? (edgeOf(t) as Edge) : { node: history, outputNr: 0 };
   }
 }

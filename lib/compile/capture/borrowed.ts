@@ -84,7 +84,10 @@ export class Borrowed {
     if (local !== undefined) this.borrow(local);
   }
 
-  /** Borrows a tensor and makes it a leaf, so that backward ends at it. */
+  /**
+   * Borrows a tensor and makes it a leaf, so that backward ends at it. Its gradient is asked for by
+   * its edge.
+   */
   borrowAsLeaf(t: Tensor): void {
     const { requiresGrad, isLeaf } = t;
     this.borrow(t);

@@ -19,7 +19,7 @@ import { type ExpectedOutput, expectedOutput } from '../outputs.js';
 import { PLACE } from './functions.js';
 import { traceHooks } from './hook-bodies.js';
 import { CapturedHandle } from './hooks.js';
-import { recordingAt } from './levels.js';
+import { recording } from './levels.js';
 import { Recorder } from './recorder.js';
 import {
   makeVersionsRelative,
@@ -105,14 +105,14 @@ function traced(
 ): Trace {
   const inputs = tensorsIn(args);
   const reads = new VersionReads(shown);
-  const recorder = new Recorder(guards, false, undefined, reads);
+  const recorder = new Recorder(guards, 'front', undefined, reads);
   recorder.signal = signal;
   // A copy, because the function may change its arguments and runs again if it cannot be captured.
   const given = mapTensors((t) => t, args) as unknown[];
   const state = listOf((walk) => walk.value(given));
   let result: unknown;
   const captured = capturing(recorder, () => {
-    result = recordingAt('front', recorder, () => {
+    result = recording(recorder, () => {
       inputs.forEach((t, i) => {
         recorder.placeholder(t, i);
       });

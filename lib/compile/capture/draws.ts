@@ -28,8 +28,7 @@ export class Draws {
    */
   nodeOf(graph: Graph, params: object): Node | null {
     if (!('seedLow' in params)) return null;
-    const { seedLow, seedHigh, offset } = params as DrawParams;
-    const state = `${seedLow},${seedHigh},${offset}`;
+    const state = stateOf(params as DrawParams);
     if (this.next === null) return this.nodes.get(state) ?? null;
     const node = graph.add({
       kind: 'effect',
@@ -40,6 +39,11 @@ export class Draws {
     this.next = null;
     this.nodes.set(state, node);
     return node;
+  }
+
+  /** Makes a node the draw of a random state. */
+  define(draw: DrawParams, node: Node): void {
+    this.nodes.set(stateOf(draw), node);
   }
 
   /** Forgets draws whose nodes were removed. */
@@ -65,4 +69,8 @@ export function recordFork(recorder: Recorder, generator: Generator): () => void
   recorder.draws.remember(generator);
   const node = recorder.addEffect('keepRng', { params: { generator } });
   return () => void recorder.addEffect('restoreRng', { inputs: [{ node, output: 0 }] });
+}
+
+function stateOf({ seedLow, seedHigh, offset }: DrawParams): string {
+  return `${seedLow},${seedHigh},${offset}`;
 }

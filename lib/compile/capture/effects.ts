@@ -43,7 +43,7 @@ export function recordedEffects(recorder: Recorder, outer: StorageEffects): Stor
     swap(target, source, counts) {
       recorder.effect('set_', [target, source], { counts });
       outer.swap(target, source, counts);
-      recorder.moved(target);
+      recorder.known.moved(target);
     },
     resize(storage, bytes) {
       recorder.effect('resize_', [recorder.tensorOn(storage)], { bytes });
@@ -67,7 +67,8 @@ export function recordedEffects(recorder: Recorder, outer: StorageEffects): Stor
 /** What the library tells a capture. */
 export function recordedState(recorder: Recorder): CaptureHooks {
   return {
-    keepsSaved: recorder.belowAutograd,
+    takesOver: (grad) => recorder.takesOver(grad),
+    keepsSaved: recorder.level === 'lowered',
     unsupported: (what) => recorder.unsupported(what),
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
@@ -80,7 +81,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     keepsRng: (generator) => recordFork(recorder, generator),
     changesHistory: (t, change) => {
       if (recorder.repeatsCalls) recorder.effect(change, [t]);
-      else if (recorder.belowAutograd) recorder.unsupported(`${change}() was called`);
+      else if (recorder.level !== 'front') recorder.unsupported(`${change}() was called`);
     },
     setsGrad: (t, value) => recordGrad(recorder, t, value),
     readsVersion: (t) => recorder.versions.read(recorder, t),

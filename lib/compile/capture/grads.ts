@@ -4,7 +4,9 @@ import type { Recorder } from './recorder.js';
 
 /** Records that `.grad` of a tensor becomes `value`. */
 export function recordGrad(recorder: Recorder, t: Tensor, value: Tensor | null): void {
-  if (recorder.belowAutograd) recorder.unsupported('the .grad of a tensor was set');
   recorder.assignedGrads.add(t);
-  if (recorder.repeatsCalls) recorder.effect('setGrad', value === null ? [t] : [t, value]);
+  // Backward makes gradients that the program has not seen.
+  const seen = recorder.level === 'front';
+  if (recorder.recordsEffects)
+    recorder.effect('setGrad', value === null ? [t] : [t, value], { seen });
 }

@@ -15,7 +15,7 @@ import type { HookBody } from '../graph/hook-effects.js';
 import { metaOf, type Value } from '../graph/node.js';
 import { PLACE } from './functions.js';
 import { gradientLike, type PendingHook } from './hooks.js';
-import { recordingAt } from './levels.js';
+import { recording } from './levels.js';
 import { Recorder } from './recorder.js';
 
 /** Traces the bodies of the hooks that a function registered and did not remove. */
@@ -38,7 +38,7 @@ export function traceHooks(recorder: Recorder): void {
 function bodyOf(inner: HookRecorder, { hook, args }: PendingHook): HookBody {
   const flat = args.flat() as (Tensor | null)[];
   for (const t of flat) if (t !== null) inner.argument(t);
-  const result = noGrad(() => recordingAt('front', inner, () => called(inner, hook, args)));
+  const result = noGrad(() => recording(inner, () => called(inner, hook, args)));
   inner.endInOuter();
   inner.graph.outputs = tensorsIn(result).map((t) => inner.valueOf(t));
   return {
@@ -66,14 +66,14 @@ class HookRecorder extends Recorder {
   private readonly accumulated: Tensor | null;
 
   constructor(outer: Recorder, accumulated: Tensor | null) {
-    super(outer.guards, false, outer.draws);
+    super(outer.guards, 'front', outer.draws);
     this.outer = outer;
     this.accumulated = accumulated;
   }
 
   /** Hands over to the outer capture what ends with it. */
   endInOuter(): void {
-    this.outer.absorb(this);
+    this.outer.known.absorb(this.known);
   }
 
   /** Defines an argument of the hook. */
@@ -84,14 +84,14 @@ class HookRecorder extends Recorder {
   }
 
   override valueOf(t: Tensor): Value {
-    if (t.storage === null || this.knows(t)) return super.valueOf(t);
+    if (t.storage === null || this.known.has(t)) return super.valueOf(t);
     const value = this.outer.valueOf(t);
     this.lifted.push({ tensor: t, value });
     return this.argument(t);
   }
 
   override readsGrad(t: Tensor): void {
-    if (this.assignedGrads.has(t) || (this.knows(t) && t.gradTensor !== null)) return;
+    if (this.assignedGrads.has(t) || (this.known.has(t) && t.gradTensor !== null)) return;
     if (t !== this.accumulated) this.unsupported('the .grad of another tensor was read in a hook');
     this.assignedGrads.add(t);
     t.gradTensor = gradientLike(t);

@@ -54,7 +54,7 @@ export function recordHook(
 ): CapturedHandle | null {
   // A hook on a leaf stays there, and runs in other backward passes, too.
   if (
-    recorder.belowAutograd &&
+    recorder.level !== 'front' &&
     (place.kind === 'accumulated' || place.node instanceof AccumulateGrad)
   )
     recorder.unsupported('a hook was registered on a leaf');
@@ -84,7 +84,7 @@ function targetOf(recorder: Recorder, place: HookPlace): Tensor {
   if (place.node instanceof AccumulateGrad) return place.node.variable;
   const outputNr = place.kind === 'gradient' ? place.outputNr : null;
   return (
-    recorder.tensorAt(place.node, outputNr) ??
+    recorder.known.tensorAt(place.node, outputNr) ??
     recorder.unsupported(`a hook was registered on ${place.node.name}, of no known tensor,`)
   );
 }
@@ -98,7 +98,7 @@ function argumentsOf(
   if (place.kind === 'gradient') return [gradientLike(target)];
   const node = place.node as TapeNode;
   const known = (at: GradFn, outputNr: number): Tensor | null => {
-    const t = recorder.tensorAt(at, outputNr);
+    const t = recorder.known.tensorAt(at, outputNr);
     return t === null ? null : gradientLike(t);
   };
   const outputs = Array.from({ length: node.numOutputs }, (_, i) => known(node, i));

@@ -10,14 +10,11 @@ import { runFake } from '../../eager/fake-backend.js';
 import { recordedEffects, recordedState, recordedValues } from './effects.js';
 import type { Recorder } from './recorder.js';
 
-/** A level; see {@link recordingAt}. */
-export type Level = 'front' | 'lowered';
-
-/**
- * Runs `fn`; the ops that it calls go to the recorder.
- */
-export function recordingAt<T>(level: Level, recorder: Recorder, fn: () => T): T {
-  return level === 'front' ? recordingFront(recorder, fn) : recordingLowered(recorder, fn);
+/** Runs `fn`; the ops that it calls go to the recorder, at its level. */
+export function recording<T>(recorder: Recorder, fn: () => T): T {
+  return recorder.level === 'lowered'
+    ? recordingLowered(recorder, fn)
+    : recordingFront(recorder, fn);
 }
 
 function recordingFront<T>(recorder: Recorder, fn: () => T): T {

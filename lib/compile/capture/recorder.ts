@@ -7,8 +7,10 @@ import type { MemoryFact } from '../../core/backend.js';
 import { callSite } from '../../core/call-site.js';
 import type { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
+import type { DrawParams } from '../../core/random.js';
+import { heldOf } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
-import type { GradFn, Tensor } from '../../core/tensor.js';
+import type { Tensor } from '../../core/tensor.js';
 import { detachOp } from '../../ops/view.js';
 import type { EffectName } from '../graph/effects.js';
 import { Graph } from '../graph/graph.js';
@@ -18,14 +20,16 @@ import type { GuardCollector } from '../guards/guard-collector.js';
 import { Borrowed } from './borrowed.js';
 import { Draws } from './draws.js';
 import type { PendingHook } from './hooks.js';
+import { KnownTensors } from './known-tensors.js';
 import { ModulePaths } from './module-paths.js';
 import { cancelled, refusal } from './refusals.js';
-import { sameWindow } from './same-window.js';
 import { VersionReads } from './versions.js';
 
-const MADE_IN_CAPTURE =
-  'it was made while compile captured a function, and stands for values that only a run ' +
-  'computes. Return it from the function instead of storing it elsewhere';
+/**
+ * What is recorded. `front`: calls as the program makes them, for a run through autograd. `backward`:
+ * the same for a backward pass, whose history nobody needs. `lowered`: what reaches the backend.
+ */
+export type RecordLevel = 'front' | 'backward' | 'lowered';
 
 export class Recorder {
   readonly graph = new Graph();
@@ -40,39 +44,36 @@ export class Recorder {
   readonly parameters = new Set<Tensor>();
   /** The tensors whose `.grad` the function assigned. */
   readonly assignedGrads = new Set<Tensor>();
+  private readonly taken = new Set<Storage>();
   /** Whether the body of a hook is recorded. */
   readonly isHookBody: boolean = false;
   private unrecordedCalls = 0;
   /** Ends the capture when it is aborted. */
   signal: AbortSignal | null = null;
+  /** The tensors of the program that the capture uses. */
   readonly borrowed = new Borrowed();
   /** The versions that the function reads. */
   readonly versions: VersionReads;
   private readonly outerMode: GradMode = gradMode();
-  private readonly values = new Map<Tensor, Value>();
+  readonly known = new KnownTensors();
   /** Positions of the inputs. */
   private readonly inputs = new Map<Tensor, number>();
-  /** The tensors on each storage that the graph knows. */
-  private readonly onStorage = new Map<Storage, Tensor[]>();
-  /** Memory of tensors that were made in {@link unrecorded} calls. */
-  private readonly unrecordedStorages = new Set<Storage>();
   /** Hooks whose bodies are traced at the end. */
   readonly pendingHooks = new Set<PendingHook>();
   readonly draws: Draws;
   private readonly paths = new ModulePaths();
-  /** Whether an alias of a known tensor is that tensor: true below autograd. */
-  readonly belowAutograd: boolean;
+  readonly level: RecordLevel;
 
   constructor(
     guards: GuardCollector,
-    belowAutograd = false,
+    level: RecordLevel = 'front',
     draws = new Draws(),
     versions = new VersionReads(),
   ) {
     this.guards = guards;
+    this.level = level;
     this.versions = versions;
     this.draws = draws;
-    this.belowAutograd = belowAutograd;
   }
 
   /** Borrows an input. One that is given twice has the value of its first place. */
@@ -86,12 +87,11 @@ export class Recorder {
     return node;
   }
 
-  /**
-   * Borrows a tensor and makes it a leaf, so that backward ends at it. Its gradient is asked for by
-   * its edge.
-   */
-  borrowAsLeaf(t: Tensor): void {
-    this.borrowed.borrowAsLeaf(t);
+  /** Makes a random state an input: calls that use it read it from there. */
+  drawPlaceholder(draw: DrawParams): Node {
+    const node = this.graph.add({ kind: 'placeholder', name: 'draw' });
+    this.draws.define(draw, node);
+    return node;
   }
 
   /** Adds a call whose results are known, and defines them. */
@@ -169,21 +169,9 @@ export class Recorder {
       if (keeps) nodes.push(node);
       else removed.add(node);
     }
-    this.forgetValues(removed);
-    return result;
-  }
-
-  private forgetValues(removed: ReadonlySet<Node>): void {
-    for (const [t, value] of this.values) {
-      if ('number' in value || !removed.has(value.node)) continue;
-      this.values.delete(t);
-      const { storage } = t;
-      const others = storage === null ? undefined : this.onStorage.get(storage);
-      if (storage === null || others === undefined) continue;
-      this.unrecordedStorages.add(storage);
-      others.splice(others.indexOf(t), 1);
-    }
+    this.known.forget(removed);
     this.draws.forget(removed);
+    return result;
   }
 
   /**
@@ -191,29 +179,12 @@ export class Recorder {
    * inside of one that does.
    */
   get repeatsCalls(): boolean {
-    return !this.belowAutograd && this.unrecordedCalls === 0;
+    return this.level === 'front' && this.recordsEffects;
   }
 
-  /** A known tensor that is an output of the tape's node, or the leaf that it accumulates into. */
-  tensorAt(node: GradFn, outputNr: number | null): Tensor | null {
-    for (const t of this.values.keys())
-      if (
-        t.gradAccumulator === node ||
-        (t.node === node && t.outputNr === (outputNr ?? t.outputNr))
-      )
-        return t;
-    return null;
-  }
-
-  /** Whether the tensor, or its memory, is known. */
-  protected knows(t: Tensor): boolean {
-    return this.values.has(t) || (t.storage !== null && this.onStorage.has(t.storage));
-  }
-
-  /** Ends the memory that another recorder made together with this capture. */
-  absorb(other: Recorder): void {
-    for (const storage of other.onStorage.keys())
-      if (!this.onStorage.has(storage)) this.unrecordedStorages.add(storage);
+  /** Whether effects are recorded: not those of a call that a run repeats as a whole. */
+  get recordsEffects(): boolean {
+    return this.unrecordedCalls === 0;
   }
 
   /** Whether a tensor is another one at another call: an input, or one that a run computes. */
@@ -237,7 +208,7 @@ export class Recorder {
     const grad = this.borrowed.gradOf(t);
     this.guards.expectGrad(this.inputs.get(t) ?? t, grad);
     if (grad === null) return;
-    if (!this.values.has(grad)) {
+    if (this.known.get(grad) === undefined) {
       this.borrowed.borrow(grad);
       this.define(grad, { node: this.effectOn('readGrad', t, grad), output: 0 });
     }
@@ -252,19 +223,10 @@ export class Recorder {
       this.guards.expectMemory(this.inputs.get(owner) ?? owner, fact);
   }
 
-  /** Called when a tensor has got other memory. */
-  moved(t: Tensor): void {
-    const { storage } = t;
-    if (storage === null) return;
-    const others = this.onStorage.get(storage);
-    if (others === undefined) this.onStorage.set(storage, [t]);
-    else if (!others.includes(t)) others.push(t);
-  }
-
   /** A tensor on the storage, through which an effect on the storage is repeated. */
   tensorOn(storage: Storage): Tensor {
     return (
-      this.onStorage.get(storage)?.find((t) => t.storage === storage) ??
+      this.known.tensorOn(storage) ??
       this.unsupported('a storage was resized that the function did not use before')
     );
   }
@@ -272,14 +234,14 @@ export class Recorder {
   /** The value of a tensor. One from outside is borrowed and becomes a constant. */
   valueOf(t: Tensor): Value {
     if (t.storage === null) return { number: t };
-    const known = this.values.get(t);
+    const known = this.known.get(t);
     if (known !== undefined) return known;
     if (this.isOwn(t)) return this.aliasValue(t);
     const whole = this.wholeOf(t);
     if (whole !== undefined) return this.localShardValue(whole, t);
     this.guards.addConstant(t);
     this.constant(t);
-    return this.values.get(t) as Value;
+    return this.known.get(t) as Value;
   }
 
   /** Borrows a tensor as a constant of the graph. */
@@ -294,6 +256,18 @@ export class Recorder {
     this.define(t, { node, output: 0 });
   }
 
+  /**
+   * Whether the capture made the memory of a gradient, all of which the gradient covers, and no
+   * other gradient has taken it.
+   */
+  takesOver(grad: Tensor): boolean {
+    const { storage, nbytes } = heldOf(grad);
+    if (this.level === 'front' || !this.isOwn(grad) || storage === null) return false;
+    if (storage.nbytes !== nbytes || this.taken.has(storage)) return false;
+    this.taken.add(storage);
+    return true;
+  }
+
   /** The position of an input; -1 for other tensors. */
   positionOf(t: Tensor): number {
     return this.inputs.get(t) ?? -1;
@@ -306,7 +280,7 @@ export class Recorder {
 
   /** Whether the tensor is a constant of the graph. */
   isConstant(t: Tensor): boolean {
-    const value = this.values.get(t);
+    const value = this.known.get(t);
     return value !== undefined && 'node' in value && value.node.kind === 'constant';
   }
 
@@ -314,11 +288,7 @@ export class Recorder {
   restore(): void {
     this.borrowed.restore();
     this.draws.restore();
-    for (const [storage, tensors] of this.onStorage) {
-      if (!tensors.some((t) => t.storage === storage)) continue;
-      storage.markFreed(MADE_IN_CAPTURE);
-    }
-    for (const storage of this.unrecordedStorages) storage.markFreed(MADE_IN_CAPTURE);
+    this.known.end();
   }
 
   /**
@@ -326,41 +296,35 @@ export class Recorder {
    * well.
    */
   private isOwn(t: Tensor): boolean {
-    return (
-      t.isFake &&
-      !this.borrowed.has(t) &&
-      (t.device.type !== 'meta' || this.onStorage.has(t.storage as Storage))
-    );
+    return t.isFake && !this.borrowed.has(t) && (t.device.type !== 'meta' || this.known.has(t));
   }
 
   /** The value of a tensor that was made without the dispatcher on the memory of a known one. */
   private aliasValue(t: Tensor): Value {
     const whole = this.wholeOf(t);
     if (whole !== undefined) return this.localShardValue(whole, t);
-    const others = this.onStorage.get(t.storage as Storage) ?? [];
-    const same = others.find((other) => other.storage === t.storage && sameWindow(other, t));
-    if (same === undefined || (t.requiresGrad && !this.belowAutograd))
+    const same = this.known.sameAs(t);
+    if (same === undefined || (t.requiresGrad && this.level === 'front'))
       this.unsupported(
         `a tensor of shape [${t.shape.join(', ')}] was used that no captured op computed`,
       );
-    if (this.belowAutograd) this.define(t, this.valueOf(same));
+    if (this.level !== 'front') this.define(t, this.valueOf(same));
     else {
       // As `data` does: a detached tensor with its own version.
       this.record(detachOp, [same], {}, null, [t]);
       this.effect('ownVersion', [t]);
     }
-    return this.values.get(t) as Value;
+    return this.known.get(t) as Value;
   }
 
   /** The distributed tensor whose local shard this is, at the front level. */
   private wholeOf(t: Tensor): Tensor | undefined {
-    if (this.belowAutograd) return undefined;
-    return this.onStorage.get(t.storage as Storage)?.find((other) => other.sharding?.local === t);
+    return this.level === 'lowered' ? undefined : this.known.wholeOf(t);
   }
 
   private localShardValue(whole: Tensor, t: Tensor): Value {
     this.define(t, { node: this.effectOn('localShard', whole, t), output: 0 });
-    return this.values.get(t) as Value;
+    return this.known.get(t) as Value;
   }
 
   private effectOn(name: EffectName, of: Tensor, result: Tensor): Node {
@@ -378,15 +342,13 @@ export class Recorder {
     const mode = gradMode();
     return {
       tags: this.tags,
-      mode: this.belowAutograd || mode === this.outerMode ? null : mode,
+      mode: this.level !== 'front' || mode === this.outerMode ? null : mode,
       origin: replayed.origin ?? { site: callSite(), path: this.paths.ofCurrentModule() },
     };
   }
 
   /** Gives a tensor its value, unless it has one. */
   define(t: Tensor, value: Value): void {
-    if (this.values.has(t)) return;
-    this.values.set(t, value);
-    this.moved(t);
+    this.known.define(t, value);
   }
 }

@@ -33,7 +33,7 @@ export class VersionReads {
   /** The version of a tensor of the program; that of a tensor of the capture is always the same. */
   read(recorder: Recorder, tensor: Tensor): number {
     const version = tensor.currentVersion;
-    if (recorder.belowAutograd || recorder.isHookBody)
+    if (recorder.level !== 'front' || recorder.isHookBody)
       recorder.unsupported('the _version of a tensor was read');
     const value = recorder.valueOf(tensor);
     const owner = recorder.borrowed.versionOwner(tensor);

@@ -7,12 +7,18 @@ import type { Applicable } from '../../core/backend.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
+import { setGrad } from '../../core/set-grad.js';
 import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
 import { type BoundHook, type HookParams, registerHook } from './hook-effects.js';
 
 /** A value while a graph runs: a tensor, a version, or the random state of a draw. */
 export type RunValue = Tensor | number | DrawParams | BoundHook | (() => void) | null;
+
+/** Whether a value is the random state of a draw. @internal */
+export function isDraw(value: unknown): value is DrawParams {
+  return typeof value === 'object' && value !== null && 'seedLow' in value;
+}
 
 interface EffectDefinition<P = object> {
   /** Runs the effect; the value that it returns is its output, or the list of its outputs. */
@@ -124,9 +130,11 @@ export const effects = {
     run: ([data], { type }) => new type(data as Tensor, false),
   }),
   /** Assigns the `.grad` of a tensor: the second tensor, or null. */
-  setGrad: define({
-    run: ([t, value]) => {
-      (t as Tensor).grad = (value as Tensor | undefined) ?? null;
+  setGrad: define<{ seen: boolean }>({
+    run: ([t, value], { seen }) => {
+      const grad = (value as Tensor | undefined) ?? null;
+      if (seen) (t as Tensor).grad = grad;
+      else setGrad(t as Tensor, grad);
     },
   }),
   /** Registers a hook on the tensor or its node; `bindHook` gives it the tensors that it uses. */

@@ -32,10 +32,25 @@ export class BoundHook {
   lifted: readonly RunValue[] = [];
 }
 
+/** What a hook of a graph runs. @internal */
+export interface GraphHook {
+  readonly params: HookParams;
+  readonly bound: BoundHook;
+}
+
+const graphHooks = new WeakMap<object, GraphHook>();
+
+/** The graph that a registered hook runs; undefined for a hook of the program. @internal */
+export function graphHookOf(hook: object): GraphHook | undefined {
+  return graphHooks.get(hook);
+}
+
 /** Registers a hook. Its body runs after `lifted` was filled, which the end of the graph does. */
-export function registerHook(t: Tensor, { kind, ofLeaf, hook, body }: HookParams): BoundHook {
+export function registerHook(t: Tensor, params: HookParams): BoundHook {
+  const { kind, ofLeaf, hook, body } = params;
   const bound = new BoundHook();
   const run = (hook ?? ((...args: never[]) => runBody(body as HookBody, args, bound))) as never;
+  if (hook === null) graphHooks.set(run, { params, bound });
   const node = (ofLeaf ? accumulatorOf(t) : t.gradFn) as TapeNode;
   switch (kind) {
     case 'gradient':

@@ -6,7 +6,7 @@ import { formatMeta, type Node, type Value } from './node.js';
 /** A node as one line. @internal */
 export function printNode(n: Node): string {
   const type = n.metas.map(formatMeta).join(', ');
-  if (n.kind === 'placeholder') return `%${n.name}: ${type} = input`;
+  if (n.kind === 'placeholder') return `%${n.name}${type === '' ? '' : `: ${type}`} = input`;
   if (n.kind === 'constant') return `%${n.name}: ${type} = constant`;
   const operands = [...(n.into ? [n.into] : []), ...n.inputs].map(printValue);
   const call = `${n.op?.name ?? n.effect}${n.into ? '_' : ''}(${operands.join(', ')})`;

@@ -5,7 +5,7 @@ import type { AnyOp } from '../../core/op.js';
 import { contiguousStrides, sameShape } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
 import { clone, copyRowMajor } from '../../ops/copy.js';
-import { recordingAt } from '../capture/levels.js';
+import { recording } from '../capture/levels.js';
 import { Recorder } from '../capture/recorder.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value, ValueMeta } from '../graph/node.js';
@@ -71,9 +71,9 @@ interface Traced {
 function trace(node: Node): Traced | null {
   return noGrad(() => {
     const autocast = setAutocast(false);
-    const recorder = new Recorder(new GuardCollector(), true);
+    const recorder = new Recorder(new GuardCollector(), 'lowered');
     try {
-      return recordingAt('lowered', recorder, () => record(node, recorder));
+      return recording(recorder, () => record(node, recorder));
     } catch (error) {
       if (recorder.broken !== null) return null;
       throw error;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { edgeOf } from '../../../lib/autograd/accumulate-grad.js';
 import { runBackward } from '../../../lib/autograd/engine.js';
 import type { Edge } from '../../../lib/autograd/node.js';
-import { recordingAt } from '../../../lib/compile/capture/levels.js';
+import { recording } from '../../../lib/compile/capture/levels.js';
 import { Recorder } from '../../../lib/compile/capture/recorder.js';
 import type { RunValue } from '../../../lib/compile/graph/effects.js';
 import type { Graph } from '../../../lib/compile/graph/graph.js';
@@ -18,9 +18,9 @@ import { manualSeed, noGrad, rand, type Tensor } from '../../../lib/index.js';
 
 /** Records a function and the gradients of its arguments. */
 export function jointOf(fn: (...args: Tensor[]) => Tensor | Tensor[], args: Tensor[]): JointGraph {
-  const recorder = new Recorder(new GuardCollector(), true);
+  const recorder = new Recorder(new GuardCollector(), 'lowered');
   try {
-    return recordingAt('lowered', recorder, () =>
+    return recording(recorder, () =>
       inOneCapture(() => {
         const primals = args.map((t, i) => recorder.placeholder(t, i));
         const outputs = [fn(...args)].flat();

@@ -1,7 +1,7 @@
 /** A graph without in-place calls computes what it computed with them. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { recordingAt } from '../../../lib/compile/capture/levels.js';
+import { recording } from '../../../lib/compile/capture/levels.js';
 import { Recorder } from '../../../lib/compile/capture/recorder.js';
 import { lint } from '../../../lib/compile/graph/lint.js';
 import { GuardCollector } from '../../../lib/compile/guards/guard-collector.js';
@@ -18,9 +18,9 @@ import { programs } from '../partition/random-programs.js';
 
 function recorded(fn: (...args: Tensor[]) => Tensor[], args: Tensor[]): Graph {
   return noGrad(() => {
-    const recorder = new Recorder(new GuardCollector(), true);
+    const recorder = new Recorder(new GuardCollector(), 'lowered');
     try {
-      return recordingAt('lowered', recorder, () => {
+      return recording(recorder, () => {
         args.forEach((t, i) => {
           recorder.placeholder(t, i);
         });

@@ -1,6 +1,6 @@
 /** Lowered graphs for tests, and the comparison of a plan with its graph run op by op. */
 import assert from 'node:assert/strict';
-import { recordingAt } from '../../../lib/compile/capture/levels.js';
+import { recording } from '../../../lib/compile/capture/levels.js';
 import { Recorder } from '../../../lib/compile/capture/recorder.js';
 import type { RunValue } from '../../../lib/compile/graph/effects.js';
 import type { Graph } from '../../../lib/compile/graph/graph.js';
@@ -14,10 +14,10 @@ export type Program = (...inputs: Tensor[]) => Tensor[];
 
 /** The graph of a function below autograd. */
 export function lower(fn: Program, inputs: readonly Tensor[]): Graph {
-  const recorder = new Recorder(new GuardCollector(), true);
+  const recorder = new Recorder(new GuardCollector(), 'lowered');
   try {
     inputs.forEach((t, i) => recorder.placeholder(t, i));
-    const results = recordingAt('lowered', recorder, () => noGrad(() => fn(...inputs)));
+    const results = recording(recorder, () => noGrad(() => fn(...inputs)));
     recorder.graph.outputs = results.map((t) => recorder.valueOf(t));
     return recorder.graph;
   } finally {

@@ -2,9 +2,10 @@
 import { checkFlag, checkNumber, optionsOf, unexpected } from '../../../core/options.js';
 import { CheckpointError } from '../../../index.js';
 import { distributedCheckpoint } from '../distributed-checkpoint.js';
-import type { PendingSave } from '../save/pending-saves.js';
 import { Ranks } from '../ranks.js';
+import type { PendingSave } from '../save/pending-saves.js';
 import { checkFolder } from '../save/save.js';
+import type { CheckpointState } from '../state/state-entries.js';
 import {
   commandLine,
   endBy,
@@ -13,7 +14,6 @@ import {
   signalOf,
   watchSignals,
 } from './signals.js';
-import type { CheckpointState } from '../state/state-entries.js';
 import { completeSteps, removeOldSteps, stepFolder } from './step-folders.js';
 
 const OP = 'Checkpointer';
@@ -208,7 +208,9 @@ export class Checkpointer {
 
   private reportSignal(signal: StopSignal): void {
     if (this.ranks.rank !== 0) return;
-    const plan = this.isClosing ? 'ending when the save is complete' : 'saving at the end of the next step';
+    const plan = this.isClosing
+      ? 'ending when the save is complete'
+      : 'saving at the end of the next step';
     console.error(`${signal}: ${plan}; a second ${signal} ends at once`);
   }
 

@@ -1,0 +1,54 @@
+/** Captures a backward pass: the engine runs once on borrowed tensors, hooks included. */
+import { type EngineOptions, runBackward } from '../../autograd/engine.js';
+import type { Edge } from '../../autograd/node.js';
+import type { Tensor } from '../../core/tensor.js';
+import { capturing } from '../capture/capture.js';
+import { recording } from '../capture/levels.js';
+import { Recorder } from '../capture/recorder.js';
+import { GraphModule } from '../graph/graph-module.js';
+import { GuardCollector } from '../guards/guard-collector.js';
+import type { BackwardSignature } from './signature.js';
+
+/** A captured pass. */
+export interface CapturedBackward {
+  /** Takes the lifts and the draws of a signature. */
+  readonly module: GraphModule;
+  /** For each capture of the pass, which result it is; -1 for null. */
+  readonly results: readonly number[];
+}
+
+/** @throws CompileError for a hook that a graph cannot repeat */
+export function captureBackward(
+  signature: BackwardSignature,
+  roots: readonly Edge[],
+  rootGrads: readonly Tensor[],
+  options: EngineOptions,
+): CapturedBackward {
+  const recorder = new Recorder(new GuardCollector(), 'backward');
+  const { saves } = signature;
+  const leaves = new Set(signature.leavesWithGrad);
+  try {
+    return capturing(recorder, () =>
+      recording(recorder, () => {
+        signature.lifts.forEach((t, i) => {
+          recorder.placeholder(t, i, 'lift');
+        });
+        for (const draw of signature.draws) recorder.drawPlaceholder(draw);
+        for (const leaf of leaves) recorder.readsGrad(leaf);
+        for (const { saved, value } of saves) saved.lend(value);
+        const found = runBackward(roots, () => rootGrads, { ...options, retainGraph: true });
+        return finished(recorder, found);
+      }),
+    );
+  } finally {
+    for (const { saved } of saves) saved.lend(null);
+  }
+}
+
+function finished(recorder: Recorder, found: readonly (Tensor | null)[]): CapturedBackward {
+  const { graph } = recorder;
+  let next = 0;
+  const results = found.map((t) => (t === null ? -1 : next++));
+  graph.outputs = found.flatMap((t) => (t === null ? [] : [recorder.valueOf(t)]));
+  return { module: new GraphModule(graph), results };
+}

@@ -1,0 +1,127 @@
+/**
+ * The `compiledAutograd` namespace: backward passes as captured graphs.
+ *
+ * @see PyTorch `torch._dynamo.compiled_autograd`
+ */
+import { exposeOne } from '../../autograd/check-gradients.js';
+import { type BackwardRunner, backwardRunner } from '../../autograd/engine.js';
+import { ArgumentError, CompileError } from '../../core/errors.js';
+import { layers } from '../../core/hooks.js';
+import { checkFunction, checkSynchronous } from '../../core/options.js';
+import type { Tensor } from '../../core/tensor.js';
+import type { RunValue } from '../graph/effects.js';
+import type { GraphModule } from '../graph/graph-module.js';
+import { type CapturedBackward, captureBackward } from './capture-backward.js';
+import { type BackwardSignature, signatureOf } from './signature.js';
+import { metadataOf, sameStructure } from './structure.js';
+
+/**
+ * Compiles the graph of a backward pass. Its inputs are the tensors that the pass reads, and random
+ * states; its results are gradients that `autograd.grad` asked for.
+ */
+export type BackwardCompiler = (
+  module: GraphModule,
+) => (...inputs: readonly RunValue[]) => readonly RunValue[];
+
+interface Entry {
+  readonly structure: readonly unknown[];
+  readonly metadata: readonly unknown[];
+  /** Null for a pass that cannot be captured: the engine runs it. */
+  readonly run: ReturnType<BackwardCompiler> | null;
+  readonly results: readonly number[];
+}
+
+/** The captures of each compiler. */
+const caches = new WeakMap<BackwardCompiler, Entry[]>();
+/** Captures kept for a compiler; the oldest goes. */
+const MAX_CAPTURES = 64;
+
+/** Whether backward passes are captured here. */
+export function isEnabled(): boolean {
+  return backwardRunner.run !== null;
+}
+
+/**
+ * Runs `fn`. A backward pass in it is captured as a graph, with its hooks, the random states of
+ * forward and the changes of `.grad`, and runs what `compiler` makes of the graph. Later passes of
+ * equal nodes, hooks and metadata run the same; JavaScript code of hooks runs at captures only.
+ *
+ * The engine itself runs passes that cannot be captured: with `createGraph`, through checkpoints and
+ * other hooks of saved tensors, and with hooks that read values.
+ *
+ * @throws ArgumentError if an argument is no function, if `fn` returns a promise, or inside of
+ * another call
+ * @see PyTorch `torch._dynamo.compiled_autograd._enable`
+ * @example
+ * compiledAutograd.enable((graph) => compile(graph, { backend: 'aot_eager' }), () => loss.backward());
+ */
+export function enable<T>(compiler: BackwardCompiler, fn: () => T): T {
+  checkFunction('compiledAutograd.enable', 'compiler', compiler);
+  checkFunction('compiledAutograd.enable', 'fn', fn);
+  if (isEnabled())
+    throw new ArgumentError(
+      'compiledAutograd.enable: expected a call outside of another one, got one inside. Enable ' +
+        'it once, around both.',
+      { op: 'compiledAutograd.enable' },
+    );
+  backwardRunner.run = runnerOf(compiler);
+  let result: T;
+  try {
+    result = fn();
+  } finally {
+    backwardRunner.run = null;
+  }
+  checkSynchronous(
+    'compiledAutograd.enable',
+    result,
+    'backward would not be captured after an await',
+  );
+  return result;
+}
+
+function runnerOf(compiler: BackwardCompiler): BackwardRunner {
+  let entries = caches.get(compiler);
+  if (entries === undefined) {
+    entries = [];
+    caches.set(compiler, entries);
+  }
+  const known = entries;
+  return (roots, rootGrads, options) => {
+    if (options.createGraph || layers.backend.capture !== null) return undefined;
+    const signature = signatureOf(roots, rootGrads, options);
+    if (signature === null) return undefined;
+    const metadata = metadataOf(signature.lifts);
+    let entry = known.find(
+      (each) =>
+        sameStructure(each.structure, signature.structure) &&
+        sameStructure(each.metadata, metadata),
+    );
+    if (entry === undefined) {
+      entry = newEntry(compiler, signature, metadata, () =>
+        captureBackward(signature, roots, rootGrads, options),
+      );
+      if (known.length === MAX_CAPTURES) known.shift();
+      known.push(entry);
+    }
+    if (entry.run === null) return undefined;
+    const values = entry.run(...signature.lifts, ...signature.draws);
+    if (!options.retainGraph) for (const node of signature.nodes) node.release();
+    return entry.results.map((at) => (at < 0 ? null : exposeOne(values[at] as Tensor)));
+  };
+}
+
+function newEntry(
+  compiler: BackwardCompiler,
+  { structure }: BackwardSignature,
+  metadata: readonly unknown[],
+  capture: () => CapturedBackward,
+): Entry {
+  let captured: CapturedBackward;
+  try {
+    captured = capture();
+  } catch (error) {
+    if (!(error instanceof CompileError)) throw error;
+    return { structure, metadata, run: null, results: [] };
+  }
+  return { structure, metadata, run: compiler(captured.module), results: captured.results };
+}

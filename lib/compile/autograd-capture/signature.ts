@@ -1,0 +1,129 @@
+/**
+ * What a backward pass runs: its nodes, their order and edges, hooks, and the metadata of what they
+ * saved. Passes of equal signatures run equal ops, on other tensors.
+ */
+import { AccumulateGrad } from '../../autograd/accumulate-grad.js';
+import type { EngineOptions } from '../../autograd/engine.js';
+import type { Edge, Node } from '../../autograd/node.js';
+import type { SavedTensor } from '../../autograd/saved-tensor.js';
+import type { DrawParams } from '../../core/random.js';
+import { Tensor } from '../../core/tensor.js';
+import { isDraw, type RunValue } from '../graph/effects.js';
+import { hookFacts } from './hook-facts.js';
+
+/** A tensor that a node saved, and what stands for it in a capture. */
+export interface LiftedSave {
+  readonly saved: SavedTensor;
+  readonly value: Tensor;
+}
+
+/** A backward pass as data. */
+export interface BackwardSignature {
+  /** Compared by value. */
+  readonly structure: readonly unknown[];
+  /** The tensors that the pass reads, each once: compared by metadata. */
+  readonly lifts: readonly Tensor[];
+  /** The random states that gradients use again. */
+  readonly draws: readonly DrawParams[];
+  readonly saves: readonly LiftedSave[];
+  /** Leaves that have a gradient already. */
+  readonly leavesWithGrad: readonly Tensor[];
+  readonly nodes: readonly Node[];
+}
+
+/** The signature of a pass; null if a node of it cannot be captured. */
+export function signatureOf(
+  roots: readonly Edge[],
+  rootGrads: readonly Tensor[],
+  options: EngineOptions,
+): BackwardSignature | null {
+  const walk = new GraphWalk();
+  for (const { node } of roots) walk.visit(node);
+  if (!walk.finish()) return null;
+  for (const grad of rootGrads) walk.lift(grad);
+  const targets = options.captures ?? (options.only === null ? [] : [...options.only]);
+  walk.structure.push(
+    roots.map((edge) => walk.place(edge)),
+    options.captures === null ? options.only === null : 'captures',
+    targets.map((target) => ('node' in target ? walk.place(target) : walk.indexOf(target))),
+  );
+  return walk;
+}
+
+class GraphWalk implements BackwardSignature {
+  readonly structure: unknown[] = [];
+  readonly draws: DrawParams[] = [];
+  readonly saves: LiftedSave[] = [];
+  readonly leavesWithGrad: Tensor[] = [];
+  readonly nodes: Node[] = [];
+  private readonly found = new Set<Tensor>();
+  private readonly indices = new Map<Node, number>();
+
+  get lifts(): readonly Tensor[] {
+    return [...this.found];
+  }
+
+  lift(value: RunValue): void {
+    if (value instanceof Tensor) {
+      if (value.storage !== null) this.found.add(value);
+    } else if (isDraw(value)) this.draws.push(value);
+  }
+
+  visit(node: Node): void {
+    if (this.indices.has(node)) return;
+    this.indices.set(node, this.nodes.length);
+    this.nodes.push(node);
+  }
+
+  indexOf(node: Node): number {
+    return this.indices.get(node) ?? -1;
+  }
+
+  place({ node, outputNr }: Edge): readonly number[] {
+    return [this.indexOf(node), outputNr];
+  }
+
+  /** Describes all nodes that the visited ones lead to. */
+  finish(): boolean {
+    for (let i = 0; i < this.nodes.length; i++) {
+      const node = this.nodes[i] as Node;
+      for (const edge of node.edges) if (edge) this.visit(edge.node);
+      if (!this.describe(node)) return false;
+    }
+    // The engine runs later nodes first.
+    const order = [...this.nodes.keys()].sort(
+      (a, b) => (this.nodes[a] as Node).sequence - (this.nodes[b] as Node).sequence,
+    );
+    this.structure.push(order);
+    return true;
+  }
+
+  private describe(node: Node): boolean {
+    const facts = node.facts();
+    const hooks = hookFacts(node, (value) => this.lift(value));
+    if (facts === null || hooks === null) return false;
+    if (facts.saved.some((saved) => saved.hasHooks)) return false;
+    this.structure.push(node.constructor, node.name, node.numOutputs, facts.facts, hooks);
+    this.structure.push(node.edges.map((edge) => (edge ? this.place(edge) : null)));
+    this.structure.push(facts.saved.length, facts.draws.length);
+    this.draws.push(...facts.draws);
+    facts.saved.forEach((saved, i) => {
+      const value = saved.unpack(node.name, `saved value ${i}`, node, false);
+      this.saves.push({ saved, value });
+      this.lift(value);
+    });
+    if (node instanceof AccumulateGrad) this.describeLeaf(node.variable);
+    return true;
+  }
+
+  private describeLeaf(leaf: Tensor): void {
+    const { gradTensor } = leaf;
+    this.lift(leaf);
+    this.structure.push(leaf.requiresGrad, gradTensor === null ? null : metadata(gradTensor));
+    if (gradTensor !== null) this.leavesWithGrad.push(leaf);
+  }
+}
+
+function metadata(t: Tensor): readonly unknown[] {
+  return [t.dtype, t.device, t.shape, t.strides, t.sharding?.spec.id ?? null];
+}

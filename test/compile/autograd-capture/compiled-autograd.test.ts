@@ -1,0 +1,201 @@
+/** Backward passes as captured graphs: gradients of eager mode, few captures, hooks inlined. */
+import assert from 'node:assert/strict';
+import { compile, compiledAutograd, type GraphModule } from '../../../lib/compile/index.js';
+import { autograd, manualSeed, nn, optim, rand, type Tensor } from '../../../lib/index.js';
+
+const { functional } = nn;
+
+/** A compiler of backward graphs that counts them. */
+function counting(backend: 'eager' | 'aot_eager' | null): {
+  compiler: Parameters<typeof compiledAutograd.enable>[0];
+  graphs: string[];
+} {
+  const graphs: string[] = [];
+  const compiler = (module: GraphModule) => {
+    graphs.push(module.code);
+    return backend === null ? module.forward.bind(module) : compile(module, { backend });
+  };
+  return { compiler, graphs };
+}
+
+type Step = (model: nn.AnyModule, x: Tensor) => Tensor;
+
+/** Four steps without zeroGrad; the gradients after each. */
+function steps(
+  make: () => nn.AnyModule,
+  forward: Step,
+  around: (fn: () => void) => void,
+): unknown[] {
+  manualSeed(1);
+  const model = make();
+  const seen: unknown[] = [];
+  around(() => {
+    for (let i = 0; i < 4; i++) {
+      const x = rand([3, 4]).requiresGrad_();
+      const loss = forward(model, x);
+      loss.sum().backward();
+      seen.push([
+        loss.tolist(),
+        x.grad?.tolist(),
+        [...model.parameters()].map((p) => p.grad?.tolist()),
+      ]);
+    }
+  });
+  return seen;
+}
+
+const call = (model: nn.AnyModule, x: Tensor): Tensor => (model as nn.Module<[Tensor]>)(x);
+const mlp = (): nn.AnyModule =>
+  new nn.Sequential(new nn.Linear(4, 8), new nn.GELU(), new nn.Dropout(0.3), new nn.Linear(8, 4));
+
+describe('compiledAutograd', () => {
+  for (const backend of [null, 'eager', 'aot_eager'] as const) {
+    it(`captures four steps twice: without gradients, and with some (backend ${backend})`, () => {
+      const { compiler, graphs } = counting(backend);
+      const expected = steps(mlp, call, (fn) => fn());
+      const got = steps(mlp, call, (fn) => compiledAutograd.enable(compiler, fn));
+      assert.deepEqual(got, expected);
+      assert.equal(graphs.length, 2, graphs.join('\n'));
+    });
+
+    it(`draws again what forward drew, in attention (backend ${backend})`, () => {
+      const attend: Step = (model, x) => {
+        const q = call(model, x).view([1, 1, 3, 4]);
+        return functional.scaledDotProductAttention(q, q, q, { dropoutP: 0.4 });
+      };
+      const make = (): nn.AnyModule => new nn.Linear(4, 4);
+      const { compiler, graphs } = counting(backend);
+      const expected = steps(make, attend, (fn) => fn());
+      assert.deepEqual(
+        steps(make, attend, (fn) => compiledAutograd.enable(compiler, fn)),
+        expected,
+      );
+      assert.equal(graphs.length, 2);
+    });
+  }
+
+  it('inlines the backward graph of a compiled forward', () => {
+    const { compiler, graphs } = counting('aot_eager');
+    const forwardOf = (): Step => {
+      let compiled: ((x: Tensor) => Tensor) | null = null;
+      return (model, x) => {
+        compiled ??= compile((input: Tensor) => call(model, input), { backend: 'aot_eager' });
+        return compiled(x);
+      };
+    };
+    const expected = steps(mlp, call, (fn) => fn());
+    assert.deepEqual(
+      steps(mlp, forwardOf(), (fn) => compiledAutograd.enable(compiler, fn)),
+      expected,
+    );
+    assert.equal(graphs.length, 2);
+    assert.match(graphs[0] as string, /gelu|erf|matmul/);
+  });
+
+  it('inlines hooks, which run at captures only', () => {
+    let ran = 0;
+    const hook = (grad: Tensor): Tensor => {
+      ran++;
+      return grad.mul(10);
+    };
+    const post = (t: Tensor): void => {
+      ran++;
+      t.grad?.mul_(2);
+    };
+    const step: Step = (model, x) => {
+      const y = call(model, x).sin();
+      y.registerHook(hook);
+      return y.mul(y);
+    };
+    const make = (): nn.AnyModule => {
+      const layer = new nn.Linear(4, 4);
+      layer.weight.registerPostAccumulateGradHook(post);
+      return layer;
+    };
+    const expected = steps(make, step, (fn) => fn());
+    const { compiler, graphs } = counting(null);
+    ran = 0;
+    assert.deepEqual(
+      steps(make, step, (fn) => compiledAutograd.enable(compiler, fn)),
+      expected,
+    );
+    assert.equal(graphs.length, 2);
+    assert.equal(ran, 4);
+  });
+
+  it('captures autograd.grad and backward of some inputs, and keeps retained graphs', () => {
+    const { compiler, graphs } = counting(null);
+    const run = (): unknown[] => {
+      manualSeed(2);
+      const [x, y] = [rand([3]).requiresGrad_(), rand([3]).requiresGrad_()] as [Tensor, Tensor];
+      const z = x.mul(y).exp();
+      const partial = autograd.grad(z.sum(), [y], { retainGraph: true });
+      z.sum().backward({ retainGraph: true, inputs: [x] });
+      const middle = [x.grad?.tolist(), y.grad];
+      z.sum().backward();
+      assert.throws(() => z.sum().backward(), /retainGraph/);
+      return [partial.map((t) => t.tolist()), middle, x.grad?.tolist(), y.grad?.tolist()];
+    };
+    const expected = run();
+    for (let i = 0; i < 2; i++) assert.deepEqual(compiledAutograd.enable(compiler, run), expected);
+    assert.equal(graphs.length, 3);
+  });
+
+  it('leaves passes to the engine that it cannot capture', () => {
+    const { compiler, graphs } = counting(null);
+    let read = 0;
+    const step: Step = (model, x) => {
+      const y = call(model, x);
+      y.registerHook((grad) => {
+        read += grad.sum().item() as number;
+      });
+      return y;
+    };
+    const make = (): nn.AnyModule => new nn.Linear(4, 4);
+    const expected = steps(make, step, (fn) => fn());
+    const before = read;
+    read = 0;
+    assert.deepEqual(
+      steps(make, step, (fn) => compiledAutograd.enable(compiler, fn)),
+      expected,
+    );
+    assert.equal(read, before);
+    assert.equal(graphs.length, 0);
+  });
+
+  it('trains with an optimizer outside of the graph', () => {
+    const train = (around: (fn: () => void) => void): unknown => {
+      manualSeed(3);
+      const model = mlp();
+      const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+      for (let i = 0; i < 3; i++) {
+        optimizer.zeroGrad();
+        around(() =>
+          call(model, rand([3, 4]))
+            .square()
+            .mean()
+            .backward(),
+        );
+        optimizer.step();
+      }
+      return [...model.parameters()].map((p) => p.tolist());
+    };
+    const { compiler, graphs } = counting('aot_eager');
+    const expected = train((fn) => fn());
+    assert.deepEqual(
+      train((fn) => compiledAutograd.enable(compiler, fn)),
+      expected,
+    );
+    assert.equal(graphs.length, 1);
+  });
+
+  it('refuses to be enabled twice, and asynchronous functions', () => {
+    const { compiler } = counting(null);
+    assert.throws(
+      () => compiledAutograd.enable(compiler, () => compiledAutograd.enable(compiler, () => {})),
+      /one inside/,
+    );
+    assert.throws(() => compiledAutograd.enable(compiler, async () => {}), /await/);
+    assert.equal(compiledAutograd.isEnabled(), false);
+  });
+});
