@@ -52,12 +52,12 @@ describe('compiler.explain', () => {
     assert.match(String(report), /break of Sequential: a value of .* in module 1/);
   });
 
-  it('reports an attribute that the function changes', () => {
+  it('reports an attribute that a graph cannot set', () => {
     class Counts extends nn.Module {
-      n = 0;
+      n: number[] = [];
       forward(x: Tensor): Tensor {
-        this.n++;
-        return x.add(this.n);
+        this.n = [...this.n, 1];
+        return x.add(this.n.length);
       }
     }
     const report = compiler.explain(new Counts())(ones([1]));

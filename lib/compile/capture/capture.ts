@@ -117,11 +117,13 @@ function traced(
         recorder.placeholder(t, i);
       });
       const returned = fn(...given);
-      if (!sameList(state, (walk) => walk.value(given)))
-        recorder.unsupported('an argument that is not a tensor was changed');
+      recorder.attributes.record(recorder);
       return returned;
     });
     traceHooks(recorder);
+    recorder.attributes.restore(recorder);
+    if (!sameList(state, (walk) => walk.value(given)))
+      recorder.unsupported('an argument that is not a tensor was changed');
     return finished(result, recorder);
   });
   const changed = guards.changed();

@@ -28,7 +28,9 @@ export function recordCall<R extends Tensor | readonly Tensor[]>(
   refuseHiddenTensors(recorder, fn, args, new Set(tensors));
   const operands = tensors.map((t) => recorder.valueOf(t));
   const template = mapTensors(() => PLACE, args) as readonly unknown[];
+  recorder.attributes.record(recorder);
   const result = recorder.unrecorded(fn.name, run);
+  recorder.attributes.accept(recorder);
   const outputs = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
   const node = recorder.addEffect('applyFunction', {
     inputs: operands,

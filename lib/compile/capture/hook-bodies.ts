@@ -24,7 +24,10 @@ export function traceHooks(recorder: Recorder): void {
     const { node } = pending;
     const inner = noGrad(() => new HookRecorder(recorder, pending.leaf));
     const body = bodyOf(inner, pending);
+    const changesModules = recorder.attributes.undo(recorder);
     if (!inner.lifted.some(({ tensor }) => !recorder.isConstant(tensor))) continue;
+    if (changesModules || inner.lifted.some(({ tensor }) => recorder.attributes.has(tensor)))
+      recorder.unsupported('a hook uses, or changes, an attribute of a module');
     if (layers.entry !== layers.autograd)
       recorder.unsupported('a hook that uses tensors of the function was registered in autocast');
     node.params = { ...node.params, hook: null, body };

@@ -17,6 +17,7 @@ import { Graph } from '../graph/graph.js';
 import { replayed } from '../graph/graph-module.js';
 import { metaOf, type Node, type NodeFields, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
+import { AttributeWrites } from './attributes.js';
 import { Borrowed } from './borrowed.js';
 import { Draws } from './draws.js';
 import type { PendingHook } from './hooks.js';
@@ -52,6 +53,7 @@ export class Recorder {
   signal: AbortSignal | null = null;
   /** The tensors of the program that the capture uses. */
   readonly borrowed = new Borrowed();
+  readonly attributes = new AttributeWrites();
   /** The versions that the function reads. */
   readonly versions: VersionReads;
   private readonly outerMode: GradMode = gradMode();

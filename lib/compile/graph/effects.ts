@@ -137,6 +137,13 @@ export const effects = {
       else setGrad(t as Tensor, grad);
     },
   }),
+  /** Sets an attribute of a module: to the operand, if there is one, else to a plain value. */
+  setAttribute: define<{ module: object; name: string; value: unknown }>({
+    run: ([t], { module, name, value }) => {
+      layers.backend.capture?.unsupported(`the attribute ${name} of a module was set`);
+      (module as Record<string, unknown>)[name] = t === undefined ? value : t;
+    },
+  }),
   /** Registers a hook on the tensor or its node; `bindHook` gives it the tensors that it uses. */
   registerHook: define<HookParams>({
     outputs: 1,

@@ -39,6 +39,8 @@ export class GuardCollector {
   private readonly tensors = new Map<Tensor, string>();
   private readonly modules = new Map<object, ModuleFacts | null>();
   private readonly properties = new Map<object, Properties>();
+  private readonly before = new Map<object, ReadonlyMap<string, unknown>>();
+  private readonly overwritten: (readonly [module: object, name: string])[] = [];
   private readonly constants = new Set<Tensor>();
   /** What `.grad` was where it was read: of inputs, by position, and of constants. */
   private readonly grads = new Map<number | Tensor, TensorFacts | null>();
@@ -59,10 +61,9 @@ export class GuardCollector {
   private addModuleAt(module: object, path: string): void {
     if (this.modules.has(module) || !isModule(module)) return;
     this.modules.set(module, null);
-    this.properties.set(module, {
-      trainingFlag: module.trainingFlag,
-      values: new Map(Object.entries(module)),
-    });
+    const values = new Map(Object.entries(module));
+    this.properties.set(module, { trainingFlag: module.trainingFlag, values });
+    this.before.set(module, values);
     this.modules.set(module, new ModuleFacts(module, path, this.factory));
   }
 
@@ -87,6 +88,16 @@ export class GuardCollector {
     const facts = this.reads.get(owner);
     if (facts === undefined) this.reads.set(owner, new Set([fact]));
     else facts.add(fact);
+  }
+
+  /** The modules seen so far, with the attributes that they had before their first use. */
+  modulesBefore(): ReadonlyMap<object, ReadonlyMap<string, unknown>> {
+    return this.before;
+  }
+
+  /** Adds an attribute whose tensor the function replaces and does not use. */
+  overwrites(module: object, name: string): void {
+    this.overwritten.push([module, name]);
   }
 
   /**
@@ -116,6 +127,7 @@ export class GuardCollector {
       typeof owner === 'number'
         ? this.factory.pathOf(inputs[owner] as Tensor)
         : (this.tensors.get(owner) ?? 'a tensor from outside');
+    for (const [module, name] of this.overwritten) this.modules.get(module)?.overwrite(name);
     return new Guards({
       modes: this.modes,
       args: this.args,

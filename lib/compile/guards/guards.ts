@@ -51,7 +51,7 @@ export class Guards {
     const { count } = moduleChanges;
     const isCounted = count !== this.counted;
     for (let i = 0; i < modules.length; i++)
-      if (!(modules[i] as ModuleFacts).matches(isCounted)) return false;
+      if (!(modules[i] as ModuleFacts).matches(isCounted, inputs)) return false;
     this.counted = count;
     for (let i = 0; i < tensors.length; i++)
       if (!(tensors[i] as OuterTensor).matches()) return false;

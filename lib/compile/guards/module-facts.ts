@@ -3,11 +3,15 @@
  * counts changes of: the names of its attributes, its hooks and its training flag. The latter are
  * compared only after a change was counted.
  */
+
 import { CHANGES, moduleChanges } from '../../core/module-changes.js';
+import { shown } from '../../core/options.js';
+import { Tensor } from '../../core/tensor.js';
 import { type Difference, propertyPath } from './facts.js';
 import { firstOf, type Matcher } from './matcher.js';
 import type { MatcherFactory } from './matcher-factory.js';
 import type { ModuleLike } from './object-walk.js';
+import { TensorFacts } from './tensor-facts.js';
 
 type Attributes = Record<string, unknown>;
 type Counted = { readonly [CHANGES]: number };
@@ -22,6 +26,8 @@ export class ModuleFacts {
   /** Attributes that are plain objects or instances. */
   private readonly deep: [name: string, matcher: Matcher][] = [];
   private readonly matchers = new Map<string, Matcher>();
+  /** Tensors that the function replaces and does not use: their identity does not count. */
+  private readonly overwritten: (readonly [name: string, facts: TensorFacts])[] = [];
   private readonly isTraining: boolean;
   private readonly hooks: readonly unknown[];
   private readonly order: readonly string[] | null;
@@ -46,18 +52,36 @@ export class ModuleFacts {
     this.changes = (module as unknown as Counted)[CHANGES];
   }
 
+  /** Compares only the metadata of a tensor, because each run replaces the tensor. */
+  overwrite(name: string): void {
+    const at = this.names.indexOf(name);
+    const tensor = this.expected[at];
+    if (at < 0 || !(tensor instanceof Tensor)) return;
+    this.names.splice(at, 1);
+    this.expected.splice(at, 1);
+    this.matchers.delete(name);
+    this.overwritten.push([name, new TensorFacts(tensor)]);
+  }
+
   private expect(name: string, value: unknown): void {
     this.names.push(name);
     this.expected.push(value);
   }
 
-  /** `isCounted`: whether a change of any module was counted since the latest call. */
-  matches(isCounted: boolean): boolean {
-    const { names, expected, deep } = this;
+  /**
+   * `isCounted`: whether a change of any module was counted since the latest call. `inputs`: the
+   * tensors of the call.
+   */
+  matches(isCounted: boolean, inputs: readonly Tensor[]): boolean {
+    const { names, expected, deep, overwritten } = this;
     const module = this.module as unknown as Attributes;
     if (isCounted && !this.matchesCounted()) return false;
     for (let i = 0; i < names.length; i++)
       if (!Object.is(module[names[i] as string], expected[i])) return false;
+    for (let i = 0; i < overwritten.length; i++) {
+      const [name, facts] = overwritten[i] as [string, TensorFacts];
+      if (!matchesOverwritten(module[name], facts, inputs)) return false;
+    }
     for (let i = 0; i < deep.length; i++) {
       const [name, matcher] = deep[i] as [string, Matcher];
       if (!matcher.matches(module[name])) return false;
@@ -101,6 +125,12 @@ export class ModuleFacts {
         matcher.difference(propertyPath(this.path, name), module[name]),
       ) ??
       this.differenceOfCounted() ??
+      firstOf(this.overwritten, ([name, facts]) => {
+        const value = module[name];
+        const path = propertyPath(this.path, name);
+        if (!(value instanceof Tensor)) return { path, before: String(facts), now: shown(value) };
+        return facts.matches(value) ? null : facts.difference(path, value);
+      }) ??
       firstOf(this.names, (name, i) =>
         Object.is(module[name], this.expected[i])
           ? null
@@ -114,6 +144,9 @@ export class ModuleFacts {
     const count = numberOfHooks(hooks);
     return [
       `${path}.training is ${isTraining}`,
+      ...this.overwritten.map(
+        ([name, facts]) => `${propertyPath(path, name)} is any tensor that is ${facts}`,
+      ),
       `${path} has ${count === 0 ? 'no' : count} hook${count === 1 ? '' : 's'}`,
       ...[...this.matchers].flatMap(([name, matcher]) =>
         matcher.sentences(propertyPath(path, name)),
@@ -124,6 +157,12 @@ export class ModuleFacts {
 
 /** Whether any change of a module was counted since `count`. */
 export const isCountedSince = (count: number): boolean => moduleChanges.count !== count;
+
+const matchesOverwritten = (
+  value: unknown,
+  facts: TensorFacts,
+  inputs: readonly Tensor[],
+): boolean => value instanceof Tensor && facts.matches(value) && !inputs.includes(value);
 
 const isByIdentity = (value: unknown): boolean =>
   value === null || typeof value !== 'object' || 'storageOffset' in value;
