@@ -6,7 +6,7 @@ import { Memory } from './memory.js';
 /**
  * Makes a joint graph two graphs, of which forward saves what backward reads of it, as eager mode
  * does. Views are computed again from what they are views of, so no memory is saved twice. An input
- * of the function is saved as itself: backward sees what it holds by then.
+ * of the function is saved as itself: backward sees what it holds by then, and so do views of it.
  *
  * Nodes that change memory, communicate or draw random numbers stay in their half and order. Random
  * states are saved, and never drawn again.

@@ -40,6 +40,24 @@ const functions: Record<string, () => [(...args: Tensor[]) => Tensor, Tensor[]]>
     },
     [leaf(3, 3)],
   ],
+  'a view whose base gets other memory': () => [
+    (x) => {
+      const y = x.mul(2);
+      const z = y.t().sin();
+      y.data = rand([3, 3]).mul(0);
+      return z.add(y);
+    },
+    [leaf(3, 3)],
+  ],
+  'a view of a view whose base gets other memory': () => [
+    (x) => {
+      const y = x.mul(2);
+      const z = y.t().select(0, 1).sin();
+      y.data = rand([3, 3]).mul(0);
+      return z.add(y);
+    },
+    [leaf(3, 3)],
+  ],
   'cross entropy': () => [
     (x) => F.crossEntropy(x, tensor([0, 2, 1], { dtype: 'int64' as never })),
     [leaf(3, 4)],
