@@ -32,6 +32,7 @@ struct Plan {
   size_t num_given = 0, num_outputs = 0;
   int64_t num_draws = 0;
   std::vector<int64_t> bytes;  // by slot: of a given storage what the commands reach
+  std::vector<int64_t> items;  // by slot: the size of the largest element, to which it is aligned
   std::vector<Command> commands;
   std::vector<TensorView> views;
   std::vector<int64_t> dims;
@@ -83,6 +84,7 @@ class PlanReader {
     }
     plan_.bytes.push_back(arena);
     plan_.slots.resize(plan_.bytes.size());
+    plan_.items.assign(plan_.bytes.size(), 1);
     used_.assign(plan_.bytes.size(), false);
     plan_.commands.resize(static_cast<size_t>(commands));
     for (Plan::Command& command : plan_.commands) {
@@ -170,6 +172,8 @@ class PlanReader {
 
   // Outputs and the arena have their sizes; given storages are compared when a run gives them.
   bool reach(size_t slot, int64_t first, int64_t extent, int64_t item) {
+    if (first % item != 0) return false;
+    if (item > plan_.items[slot]) plan_.items[slot] = item;
     if (extent == 0) return true;
     const double end = static_cast<double>(first) + static_cast<double>(extent) * item;
     if (end > 9e15) return false;
@@ -264,6 +268,7 @@ bool bind_given(Environment& state, Plan& plan) {
     if (!entry || first < 0 || entry->adopted || entry->no_value || entry->device != plan.device)
       return false;
     const bool reached = plan.bytes[i] > 0;
+    if (first % plan.items[i] != 0) return false;
     if (reached && first > entry->bytes - plan.bytes[i]) return false;
     plan.slots[i] = {0, entry, reached ? entry->data + first : entry->data};
   }

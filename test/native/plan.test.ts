@@ -97,6 +97,9 @@ const misfits: Record<string, Parts> = {
   'operands that the kernel does not expect': {
     commands: [command('exp', [vector(0, 8)], vector(1, 4), [0])],
   },
+  'an operand between two elements': {
+    commands: [command('exp', [vector(0, 8, 2)], vector(1, 8), [0])],
+  },
   'an output whose elements share memory': {
     commands: [command('exp', [vector(0, 8)], [1, 0, FLOAT32, 1, 8, 0], [0])],
   },
@@ -161,10 +164,12 @@ describe('a plan of the addon', () => {
     const freed = storage(32);
     addon.release(freed);
     const fitting = storage(32);
+    const larger = storage(64);
     const cases = [
       [small, 0],
       [freed, 0],
       [fitting, 4],
+      [larger, 2],
       [fitting, -4],
       [fitting, 2 ** 60],
       [fitting, Number.NaN],
@@ -176,8 +181,7 @@ describe('a plan of the addon', () => {
       words.set(given);
       assert.equal(addon.runPlan(id, stream, true), false, String(given));
     }
-    addon.release(small);
-    addon.release(fitting);
+    for (const handle of [small, fitting, larger]) addon.release(handle);
   });
 
   it('does not run under an id that it does not have, or on a stream that does not exist', () => {

@@ -7,7 +7,7 @@ import type { Graph } from '../../../lib/compile/graph/graph.js';
 import { GraphModule } from '../../../lib/compile/graph/graph-module.js';
 import { GuardCollector } from '../../../lib/compile/guards/guard-collector.js';
 import { buildPlan, type CompiledPlan } from '../../../lib/compile/schedule/plan.js';
-import { manualSeed, noGrad, Tensor, zeros } from '../../../lib/index.js';
+import { manualSeed, memory, noGrad, Tensor, zeros } from '../../../lib/index.js';
 
 /** A function of tensors that returns a list. */
 export type Program = (...inputs: Tensor[]) => Tensor[];
@@ -22,6 +22,16 @@ export function lower(fn: Program, inputs: readonly Tensor[]): Graph {
     return recorder.graph;
   } finally {
     recorder.restore();
+  }
+}
+
+/** The allocated bytes of the CPU when all garbage is collected, also that of other tests. */
+export function allocatedBytes(): number {
+  for (let before = Number.POSITIVE_INFINITY; ; ) {
+    memory.collect();
+    const now = memory.stats().allocatedBytes;
+    if (now === before) return now;
+    before = now;
   }
 }
 

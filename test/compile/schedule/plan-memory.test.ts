@@ -2,12 +2,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate } from 'node:timers/promises';
 import { library, memory, nn, ones, randn, scope, type Tensor, zeros } from '../../../lib/index.js';
-import { planOf } from './lowered.js';
-
-const allocated = (): number => {
-  memory.collect();
-  return memory.stats().allocatedBytes;
-};
+import { allocatedBytes, planOf } from './lowered.js';
 
 describe('the memory of a plan', () => {
   it('is as before after 10,000 runs', async function () {
@@ -17,11 +12,11 @@ describe('the memory of a plan', () => {
     const x = randn([4, 8]);
     for (let i = 0; i < 100; i++) plan.run([x]);
     await setImmediate();
-    const before = allocated();
+    const before = allocatedBytes();
     for (let i = 0; i < 5000; i++) plan.run([x]);
     for (let i = 0; i < 5000; i++) scope(() => void plan.run([x]));
     await setImmediate();
-    assert.equal(allocated(), before);
+    assert.equal(allocatedBytes(), before);
   });
 
   it('has intermediate results during a run only', () => {
@@ -34,7 +29,7 @@ describe('the memory of a plan', () => {
       [zeros([1000])],
     );
     const x = zeros([1000]);
-    const before = allocated();
+    const before = allocatedBytes();
     memory.resetPeak();
     const [y] = plan.run([x]) as [Tensor];
     assert.equal(memory.stats().allocatedBytes - before, 4032);
@@ -45,7 +40,7 @@ describe('the memory of a plan', () => {
   it('gives results to the open scope', () => {
     const plan = planOf((x) => [x.add(1), x.mul(2)], [ones([8])]);
     const x = ones([8]);
-    const before = allocated();
+    const before = allocatedBytes();
     const [kept, freed] = scope(() => {
       const [a, b] = plan.run([x]) as [Tensor, Tensor];
       return [{ a }, [b.untypedStorage()]] as const;
@@ -69,7 +64,7 @@ describe('the memory of a plan', () => {
       [zeros([1000])],
     );
     const x = zeros([1000]);
-    const before = allocated();
+    const before = allocatedBytes();
     const [sum] = scope(() => {
       const [total, y] = plan.run([x]) as [Tensor, Tensor];
       assert.equal(memory.stats().allocatedBytes - before, 64 + 4032 + 4032);
