@@ -23,6 +23,13 @@ import { checkOutputs, compileWith, type ExpectedOutput } from './outputs.js';
 
 export type AnyFunction = (...args: unknown[]) => unknown;
 
+/** Why a function runs uncompiled. Not the error, whose stack keeps arguments alive. */
+export interface Refusal {
+  readonly reason: string;
+  readonly site: string;
+  readonly path: string;
+}
+
 /** What became of one call that no earlier capture served. */
 export interface CaptureRecord {
   /** The name of the function or of the module's class. */
@@ -30,7 +37,7 @@ export interface CaptureRecord {
   /** Null if the function runs uncompiled. */
   readonly graph: Graph | null;
   /** The reason why it runs uncompiled. */
-  readonly refusal: CompileError | null;
+  readonly refusal: Refusal | null;
   readonly guards: Guards;
   /** Why each earlier capture did not serve the call. */
   readonly because: readonly Difference[];
@@ -171,7 +178,7 @@ class Captures {
     if (isFull) return this.refuse(because.at(-1));
     const collector = new GuardCollector(args);
     const captured = this.capture(args, collector);
-    const refusal = captured instanceof CompileError ? captured : null;
+    const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
     const known = new Set(others.flatMap(({ constants }) => [...constants]));
     const entry: Entry = {
       functionName: nameOf(this.fn),
@@ -259,6 +266,11 @@ const serves = (
 function nameOf(fn: AnyFunction): string {
   if ('forward' in fn) return fn.constructor.name;
   return fn.name || '(anonymous)';
+}
+
+function refusalOf({ message, details }: CompileError): Refusal {
+  const { what = message, at = '', path = '' } = details as Record<string, string | undefined>;
+  return { reason: what, site: at, path };
 }
 
 const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>

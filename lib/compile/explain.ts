@@ -147,9 +147,7 @@ class Report implements CompileReport {
 }
 
 function breakOf({ functionName, refusal }: CaptureRecord): BreakReport[] {
-  if (refusal === null) return [];
-  const { what, at = '', path = '' } = refusal.details as Record<string, string | undefined>;
-  return [{ functionName, reason: what ?? refusal.message, site: at, path }];
+  return refusal === null ? [] : [{ functionName, ...refusal }];
 }
 
 const counted = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;

@@ -11,3 +11,11 @@ describe('compiled functions that are garbage', () => {
     assert.ok(bytesEach < 1000, `${bytesEach} bytes each`);
   });
 });
+
+describe('arguments of compiled functions that are garbage', () => {
+  it('are not kept alive by guards, captures or reports', async function () {
+    this.timeout(60_000);
+    const { kept } = await runProgram<{ kept: number[] }>('compile/programs/kept-arguments');
+    assert.deepEqual(kept, []);
+  });
+});

@@ -87,7 +87,7 @@ function compileTrace(
   const { forward, backward, saved } = hasBackward
     ? partitionFn(joint)
     : { forward: joint.graph, backward: null, saved: [] };
-  const locals = trace.locals.map((i) => localOf(primals[i] as RunValue));
+  const locals = localsOf(trace, primals);
   const fns = {
     trace,
     forward: compiled('fwCompiler', fwCompiler, forward, locals),
@@ -101,6 +101,11 @@ function compileTrace(
     }),
   };
   return (...inputs) => runCompiled(fns, [...inputs, ...constants]);
+}
+
+/** Apart from {@link compileTrace}, whose result would keep the arguments of the capture alive. */
+function localsOf(trace: JointTrace, primals: readonly RunValue[]): RunValue[] {
+  return trace.locals.map((i) => localOf(primals[i] as RunValue));
 }
 
 /** Where calls of a lowered graph enter: they are counted in versions, and not recorded. */

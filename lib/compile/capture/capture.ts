@@ -177,6 +177,14 @@ function rebuilder(result: unknown, recorder: Recorder): Capture['rebuild'] {
     const at = recorder.positionOf(t);
     return at >= 0 || !recorder.isConstant(t) ? at : t;
   });
+  return rebuildFrom(
+    mapTensors(() => PLACE, result),
+    sources,
+  );
+}
+
+/** Apart from {@link rebuilder}, so that the function holds nothing else of the capture. */
+function rebuildFrom(template: unknown, sources: readonly (number | Tensor)[]): Capture['rebuild'] {
   return (outputs, inputs) => {
     let next = 0;
     const output = (): Tensor | undefined => {
@@ -185,7 +193,7 @@ function rebuilder(result: unknown, recorder: Recorder): Capture['rebuild'] {
       if (typeof source !== 'number') return source;
       return source >= 0 ? inputs[source] : outputs[i];
     };
-    return mapTensors(output, result);
+    return mapTensors(output, template);
   };
 }
 

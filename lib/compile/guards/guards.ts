@@ -6,7 +6,7 @@ import { moduleChanges } from '../../core/module-changes.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Difference } from './facts.js';
 import { firstOf, type Matcher, type Slot } from './matcher.js';
-import { areDistinct } from './matcher-factory.js';
+import { areDistinct, forget } from './matcher-factory.js';
 import type { ModeFacts } from './modes.js';
 import type { ModuleFacts } from './module-facts.js';
 import type { OuterTensor, TensorFacts } from './tensor-facts.js';
@@ -46,8 +46,25 @@ export class Guards {
 
   /** Whether the capture serves a call. */
   match(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
+    const matches = this.matchCall(args, inputs);
+    forget(this.parts.slots);
+    return matches;
+  }
+
+  /** Whether the modes and the arguments are those of the capture. */
+  matchArguments(args: readonly unknown[]): boolean {
+    const matches = this.matchGiven(args);
+    forget(this.parts.slots);
+    return matches;
+  }
+
+  private matchGiven(args: readonly unknown[]): boolean {
+    return this.parts.modes.matches() && this.parts.args.matches(args);
+  }
+
+  private matchCall(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
     const { modules, tensors, constants } = this.parts;
-    if (!this.matchArguments(args)) return false;
+    if (!this.matchGiven(args)) return false;
     const { count } = moduleChanges;
     const isCounted = count !== this.counted;
     for (let i = 0; i < modules.length; i++)
@@ -57,11 +74,6 @@ export class Guards {
       if (!(tensors[i] as OuterTensor).matches()) return false;
     for (let i = 0; i < inputs.length; i++) if (constants.has(inputs[i] as Tensor)) return false;
     return areDistinct(this.parts.slots) && this.matchOwned(inputs);
-  }
-
-  /** Whether the modes and the arguments are those of the capture. */
-  matchArguments(args: readonly unknown[]): boolean {
-    return this.parts.modes.matches() && this.parts.args.matches(args);
   }
 
   private matchOwned(inputs: readonly Tensor[]): boolean {
@@ -78,6 +90,12 @@ export class Guards {
 
   /** The first fact that does not hold for a call. */
   difference(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
+    const difference = this.differenceOfCall(args, inputs);
+    forget(this.parts.slots);
+    return difference;
+  }
+
+  private differenceOfCall(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
     const { modes, args: given, modules, tensors, facts, grads, constants, slots } = this.parts;
     const first =
       modes.difference() ??

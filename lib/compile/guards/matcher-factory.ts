@@ -146,6 +146,11 @@ export class MatcherFactory {
 /** Number of slots up to which all pairs are compared. */
 const FEW = 8;
 
+/** Lets go of the objects of the latest call. */
+export function forget(slots: readonly Slot[]): void {
+  for (let i = 0; i < slots.length; i++) (slots[i] as Slot).current = null;
+}
+
 /** Whether the objects of the latest call are as different as those of the capture. */
 export function areDistinct(slots: readonly Slot[]): boolean {
   if (slots.length > FEW) return new Set(slots.map((slot) => slot.current)).size === slots.length;
