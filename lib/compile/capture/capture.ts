@@ -86,9 +86,12 @@ export function capture(
       return null;
     }
   };
-  if (!makeVersionsRelative(first, again))
-    for (const { owner } of all) guards.expectMemory(owner, 'the version');
-  return first.captured;
+  const versioned = makeVersionsRelative(first, again);
+  const { captured } = first;
+  if (versioned !== null)
+    return { ...captured, rebuild: (...run) => versioned(captured.rebuild(...run)) };
+  for (const { owner } of all) guards.expectMemory(owner, 'the version');
+  return captured;
 }
 
 /** A capture, and what it is compared by with others of the function. */

@@ -5,7 +5,9 @@
  * constant. One graph then serves all versions. Else the graph serves the versions of its capture.
  */
 import { isDeepStrictEqual } from 'node:util';
+import { isPlain } from '../../core/plain-object.js';
 import type { Tensor } from '../../core/tensor.js';
+import type { VersionCell } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value } from '../graph/node.js';
 import type { Recorder } from './recorder.js';
@@ -38,7 +40,7 @@ export class VersionReads {
     const value = recorder.valueOf(tensor);
     const owner = recorder.borrowed.versionOwner(tensor);
     if (owner === null || !recorder.repeatsCalls) return version;
-    const node = recorder.addEffect('readVersion', { inputs: [value] });
+    const node = recorder.addEffect('readVersion', { inputs: [value], params: { latest: 0 } });
     const position = recorder.positionOf(owner);
     this.all.push({ owner: position < 0 ? owner : position, node, version });
     return this.shown(version, this.all.length - 1);
@@ -61,56 +63,122 @@ export interface VersionTrace {
   readonly reads: VersionReads;
 }
 
+/** Puts the versions of a run into the result that was rebuilt. */
+export type VersionedResult = (result: unknown) => unknown;
+
 /**
- * Makes overrides of versions in the graph relative to the versions that were read. False, and no
- * change, if that is not possible. `again` captures the function again; null if that fails.
+ * Makes overrides of versions in the graph, and numbers in the result, relative to the versions that
+ * were read. Null, and no change, if that is not possible. `again` captures the function again; null
+ * if that fails.
  */
 export function makeVersionsRelative(
   first: VersionTrace,
   again: (shown: ShownVersion) => VersionTrace | null,
-): boolean {
+): VersionedResult | null {
   const reads = first.reads.all;
-  const relative = new Map<Node, number>();
+  const uses = new Map<string, RelativeUse>();
   for (const shown of [shifted, least]) {
     const other = again(shown);
-    if (other === null || !agree(first, other, shown, relative)) return false;
+    if (other === null || !agree(first, other, shown, uses)) return null;
   }
+  const all = [...uses.values()];
   // A version that is only compared, or not used, may decide what the graph is.
-  if (new Set(relative.values()).size < reads.length) return false;
-  for (const [node, at] of relative) {
-    const { node: read, version } = reads[at] as VersionRead;
-    node.inputs = [...node.inputs, { node: read, output: 0 }];
-    node.params = { version: versionOf(node) - version };
+  if (new Set(all.map(({ read }) => read)).size < reads.length) return null;
+  const results: { path: Path; cell: VersionCell; offset: number }[] = [];
+  for (const { node, path, first: number, read } of all) {
+    const { node: source, version } = reads[read] as VersionRead;
+    const offset = number - version;
+    if (node === null) {
+      results.push({ path, cell: source.params as VersionCell, offset });
+      continue;
+    }
+    node.inputs = [...node.inputs, { node: source, output: 0 }];
+    node.params = { version: offset };
   }
-  return true;
+  return (result) =>
+    results.reduce(
+      (whole, { path, cell, offset }) => withAt(whole, path, cell.latest + offset),
+      result,
+    );
+}
+
+type Path = readonly (string | number)[];
+
+/** A number that differs between captures: of an override, or of the result. */
+interface NumberUse {
+  readonly node: Node | null;
+  readonly path: Path;
+  readonly first: number;
+  readonly other: number;
+}
+
+/** A number that is the version of a read plus a constant. */
+interface RelativeUse extends NumberUse {
+  readonly read: number;
 }
 
 /**
- * Whether two captures differ in overrides of versions only, and these by what was added to one
- * read. Adds the overrides and their reads to `relative`.
+ * Whether two captures differ in numbers only, and these by what was added to one read. Adds the
+ * numbers and their reads to `uses`.
  */
 function agree(
   { graph, template, reads }: VersionTrace,
   other: VersionTrace,
   shown: ShownVersion,
-  relative: Map<Node, number>,
+  uses: Map<string, RelativeUse>,
 ): boolean {
+  const found: NumberUse[] = [];
+  if (!sameApartFromNumbers(template, other.template, [], found)) return false;
+  if (!sameStructure(graph, other.graph)) return false;
+  for (const [i, node] of graph.nodes.entries()) {
+    const partner = other.graph.nodes[i] as Node;
+    if (node.effect === 'setVersion')
+      found.push({ node, path: [i], first: versionOf(node), other: versionOf(partner) });
+    else if (!isDeepStrictEqual(node.params, partner.params)) return false;
+  }
   const added = reads.all.map(({ version }, i) => shown(version, i) - version);
-  return (
-    isDeepStrictEqual(template, other.template) &&
-    sameStructure(graph, other.graph) &&
-    graph.nodes.every((node, i) => {
-      const partner = other.graph.nodes[i] as Node;
-      if (node.effect !== 'setVersion') return isDeepStrictEqual(node.params, partner.params);
-      const difference = versionOf(partner) - versionOf(node);
-      const known = relative.get(node);
-      if (known !== undefined) return difference === added[known];
-      if (difference === 0) return true;
-      const at = added.indexOf(difference);
-      relative.set(node, at);
-      return at >= 0;
-    })
+  return found.every((use) => {
+    const key = `${use.node === null ? 'result' : 'node'} ${JSON.stringify(use.path)}`;
+    const difference = use.other - use.first;
+    const known = uses.get(key);
+    if (known !== undefined) return difference === added[known.read];
+    if (difference === 0) return true;
+    const read = added.indexOf(difference);
+    uses.set(key, { ...use, read });
+    return read >= 0;
+  });
+}
+
+/** Compares results down to numbers, which it adds to `found`. */
+function sameApartFromNumbers(a: unknown, b: unknown, path: Path, found: NumberUse[]): boolean {
+  if (typeof a === 'number' && typeof b === 'number')
+    return found.push({ node: null, path, first: a, other: b }) > 0;
+  const [keys, others] = [a, b].map((value) =>
+    Array.isArray(value) || (typeof value === 'object' && value !== null && isPlain(value))
+      ? Object.keys(value)
+      : null,
   );
+  if (!keys || !others || Array.isArray(a) !== Array.isArray(b)) return isDeepStrictEqual(a, b);
+  return (
+    isDeepStrictEqual(keys, others) &&
+    keys.every((key) =>
+      sameApartFromNumbers(
+        (a as Record<string, unknown>)[key],
+        (b as Record<string, unknown>)[key],
+        [...path, key],
+        found,
+      ),
+    )
+  );
+}
+
+/** The value with a number at the path. */
+function withAt(whole: unknown, path: Path, number: number): unknown {
+  if (path.length === 0) return number;
+  let at = whole as Record<string, unknown>;
+  for (const key of path.slice(0, -1)) at = at[key] as Record<string, unknown>;
+  at[path.at(-1) as string] = number;
+  return whole;
 }
 
 const versionOf = (node: Node): number => (node.params as { version: number }).version;

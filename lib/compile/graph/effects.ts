@@ -39,6 +39,11 @@ interface Tracked {
   retainGrad(): void;
 }
 
+/** The version that the latest run read. @internal */
+export interface VersionCell {
+  latest: number;
+}
+
 interface FunctionParams {
   readonly function: Applicable;
   /** The arguments, with any tensors where operands stand. */
@@ -80,8 +85,14 @@ export const effects = {
     run: ([t, base], { version }) =>
       layers.backend.effects.setVersion(t as Tensor, ((base as number | undefined) ?? 0) + version),
   }),
-  /** The version of a tensor, for `setVersion`. */
-  readVersion: define({ outputs: 1, pure: true, run: ([t]) => (t as Tensor)._version }),
+  /** The version of a tensor, for `setVersion` and for results. */
+  readVersion: define<VersionCell>({
+    outputs: 1,
+    run: ([t], cell) => {
+      cell.latest = (t as Tensor)._version;
+      return cell.latest;
+    },
+  }),
   /** The version of a tensor, for `restoreVersion`. */
   keepVersion: define({ outputs: 1, run: ([t]) => (t as Tensor).currentVersion }),
   /** Gives a tensor the version that `keepVersion` returned. */

@@ -1,4 +1,4 @@
-/** One graph serves all versions of a tensor, where the function only passes them on. */
+/** One graph serves all versions of a tensor, where the function only passes them on or returns them. */
 import assert from 'node:assert/strict';
 import { autograd, compile, Tensor, tensor, zeros } from '../../../lib/index.js';
 import { CompileCounter } from '../../../lib/testing/index.js';
@@ -61,11 +61,32 @@ describe('a captured function that reads a version', () => {
         return version > 5 ? t.add(1) : t.sub(1);
       },
       'a comparison alone': (t) => (t._version === 4 ? t.add(1) : t.sub(1)),
-      'a result': (t) => t._version,
       'an operand': (t) => t.add(t._version),
       'a value that is written': (t) => t.add(tensor([t._version, 1])),
     };
     for (const fn of Object.values(decides)) assert.equal(framesOver([3, 0, 4, 7, 3], fn), 4);
+  });
+
+  it('returns it, in one graph', () => {
+    assert.equal(
+      framesOver([3, 0, 1, 7], (t) => t._version),
+      1,
+    );
+    const counter = CompileCounter();
+    const compiled = compile(
+      (t: Tensor) => {
+        const before = t._version;
+        t.add_(1);
+        return { t, versions: [before, t._version, 5] };
+      },
+      { fullgraph: true, backend: counter },
+    );
+    for (const version of [3, 0, 7]) {
+      const t = zeros([2]);
+      unsafeSetVersionCounter(t, version);
+      assert.deepEqual(compiled(t).versions, [version, version + 1, 5]);
+    }
+    assert.equal(counter.frameCount, 1);
   });
 
   it('knows the version of a tensor of its own', () => {
