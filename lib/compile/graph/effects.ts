@@ -93,12 +93,13 @@ export const effects = {
       return cell.latest;
     },
   }),
-  /** The version of a tensor, for `restoreVersion`. */
-  keepVersion: define({ outputs: 1, run: ([t]) => (t as Tensor).currentVersion }),
-  /** Gives a tensor the version that `keepVersion` returned. */
-  restoreVersion: define({
-    run: ([t, version]) => layers.backend.effects.setVersion(t as Tensor, version as number),
+  /** Keeps the version of a tensor for `restoreVersion`. */
+  keepVersion: define({
+    outputs: 1,
+    run: ([t]) => layers.backend.effects.keepVersion(t as Tensor),
   }),
+  /** Gives a tensor the version that `keepVersion` kept. */
+  restoreVersion: define({ run: ([_, restore]) => (restore as () => void)() }),
   /** Gives a tensor a version counter of its own, as `data` has. */
   ownVersion: define({
     run: ([t]) => {
