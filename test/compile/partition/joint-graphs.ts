@@ -10,9 +10,7 @@ import type { Graph } from '../../../lib/compile/graph/graph.js';
 import { GraphModule } from '../../../lib/compile/graph/graph-module.js';
 import { GuardCollector } from '../../../lib/compile/guards/guard-collector.js';
 import type { JointGraph, Partition } from '../../../lib/compile/partition/joint-graph.js';
-import { type Backend, swapBackend } from '../../../lib/core/backend.js';
 import { belowDTensor } from '../../../lib/core/dispatch.js';
-import { layers } from '../../../lib/core/hooks.js';
 import { fakeTensor } from '../../../lib/eager/fake-backend.js';
 import { manualSeed, noGrad, rand, type Tensor } from '../../../lib/index.js';
 
@@ -20,52 +18,32 @@ import { manualSeed, noGrad, rand, type Tensor } from '../../../lib/index.js';
 export function jointOf(fn: (...args: Tensor[]) => Tensor | Tensor[], args: Tensor[]): JointGraph {
   const recorder = new Recorder(new GuardCollector(), 'lowered');
   try {
-    return recording(recorder, () =>
-      inOneCapture(() => {
-        const primals = args.map((t, i) => recorder.placeholder(t, i));
-        const outputs = [fn(...args)].flat();
-        const tangents = outputs.map(fakeTensor);
-        const nodes = tangents.map((t, i) => recorder.placeholder(t, args.length + i));
-        const wanted = args.filter((t) => t.requiresGrad);
-        const grads = runBackward(outputs.map(edge), () => tangents, {
-          retainGraph: true,
-          createGraph: false,
-          captures: wanted.map(edge),
-          only: null,
-        });
-        recorder.graph.outputs = [...outputs, ...(grads as Tensor[])].map((t) =>
-          recorder.valueOf(t),
-        );
-        return {
-          graph: recorder.graph,
-          primals,
-          tangents: nodes,
-          forwardOutputs: outputs.length,
-        };
-      }),
-    );
+    return recording(recorder, () => {
+      const primals = args.map((t, i) => recorder.placeholder(t, i));
+      const outputs = [fn(...args)].flat();
+      const tangents = outputs.map(fakeTensor);
+      const nodes = tangents.map((t, i) => recorder.placeholder(t, args.length + i));
+      const wanted = args.filter((t) => t.requiresGrad);
+      const grads = runBackward(outputs.map(edge), () => tangents, {
+        retainGraph: true,
+        createGraph: false,
+        captures: wanted.map(edge),
+        only: null,
+      });
+      recorder.graph.outputs = [...outputs, ...(grads as Tensor[])].map((t) => recorder.valueOf(t));
+      return {
+        graph: recorder.graph,
+        primals,
+        tangents: nodes,
+        forwardOutputs: outputs.length,
+      };
+    });
   } finally {
     recorder.restore();
   }
 }
 
 const edge = (t: Tensor): Edge => edgeOf(t) as Edge;
-
-/** Saved tensors drop what they save where they see a capture; here backward runs inside it. */
-function inOneCapture<T>(fn: () => T): T {
-  const inner = layers.backend;
-  const seen = Object.create(inner, {
-    capture: {
-      get: () => (String(new Error().stack).includes('SavedTensor') ? null : inner.capture),
-    },
-  }) as Backend;
-  const before = swapBackend(seen);
-  try {
-    return fn();
-  } finally {
-    swapBackend(before);
-  }
-}
 
 /** Runs a graph below autograd. */
 export function runGraph(graph: Graph, inputs: readonly RunValue[]): RunValue[] {
