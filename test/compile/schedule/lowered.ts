@@ -35,6 +35,12 @@ export function allocatedBytes(): number {
   }
 }
 
+/** Hundreds of runs would leave more than a few objects that the engine has not dropped yet. */
+export function assertNotGrown(before: number): void {
+  const grown = allocatedBytes() - before;
+  assert.ok(grown < 1000, `${grown} bytes more`);
+}
+
 /** The plan of a function. */
 export function planOf(fn: Program, inputs: readonly Tensor[]): CompiledPlan {
   return buildPlan(lower(fn, inputs));

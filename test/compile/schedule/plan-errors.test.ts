@@ -89,7 +89,7 @@ describe('an error of a plan', () => {
     const before = allocatedBytes();
     finishQueue();
     assert.throws(() => plan.run([x, index]), IndexError);
-    assert.equal(allocatedBytes(), before);
+    assert.ok(allocatedBytes() <= before);
     assert.deepEqual(x.tolist(), [2, 2, 2, 2]);
     assert.deepEqual((plan.run([x, whole(1)])[1] as Tensor).tolist(), [6]);
   });
