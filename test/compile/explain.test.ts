@@ -34,6 +34,7 @@ describe('compiler.explain', () => {
       'Sequential.0 has no hooks',
       'the grad mode is on',
       'the default dtype is float32',
+      'mixed precision is off',
     ])
       assert.ok(graph?.guards.includes(guard), `${guard} in\n${graph?.guards.join('\n')}`);
     assert.match(String(report), /^1 graph, 0 breaks, 0 recaptures\ngraph 0 of scaled, 2 ops:\n/);

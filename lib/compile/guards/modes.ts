@@ -32,7 +32,7 @@ export class ModeFacts {
       'the grad mode': grad.inference ? 'inference' : grad.enabled ? 'on' : 'off',
       'the default dtype': dtype.name,
       'the default device': String(device),
-      'mixed precision': autocast === '' ? 'off' : autocast,
+      'mixed precision': /\w/.test(autocast) ? autocast : 'off',
       lossParallel: isLossParallel ? 'on' : 'off',
     };
   }
