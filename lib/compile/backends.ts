@@ -3,6 +3,7 @@ import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { aotAutograd } from './aot/aot-autograd.js';
 import type { GraphModule } from './graph/graph-module.js';
+import { minCutRematerializationPartition } from './partition/min-cut.js';
 
 /** A function compiled from a graph. It takes one tensor for each placeholder. */
 export type CompiledGraph = (...inputs: readonly Tensor[]) => readonly Tensor[];
@@ -14,14 +15,20 @@ export type CompileBackend = (
 ) => CompiledGraph;
 
 /**
- * Names of the library's backends: `'eager'` runs the captured graph op by op through autograd;
- * `'aot_eager'` traces its backward, too, and runs both graphs op by op.
+ * Names of the library's backends. `'eager'` runs the captured graph op by op through autograd.
+ * `'aot_eager'` traces its backward, too, and runs both graphs by commands that are encoded once.
+ * `'aot_eager_decomp_partition'` also replaces ops by their decompositions, and saves for backward
+ * what a minimal cut chooses.
  */
-export type BackendName = 'eager' | 'aot_eager';
+export type BackendName = 'eager' | 'aot_eager' | 'aot_eager_decomp_partition';
 
 const backends = new Map<string, CompileBackend>([
   ['eager', (module) => module.forward.bind(module)],
   ['aot_eager', aotAutograd()],
+  [
+    'aot_eager_decomp_partition',
+    aotAutograd({ partitionFn: minCutRematerializationPartition, decompositions: 'all' }),
+  ],
 ]);
 
 /**

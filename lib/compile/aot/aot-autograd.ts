@@ -2,9 +2,10 @@
  * `aotAutograd`: makes a backend of `compile` from compilers of lowered graphs. It traces forward
  * and backward together, partitions the joint graph, and gives each part to its compiler.
  */
-import { CompileError, ShardwiseError } from '../../core/errors.js';
+import { ArgumentError, CompileError, ShardwiseError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
-import { checkFunction, optionsOf } from '../../core/options.js';
+import { opByName } from '../../core/op.js';
+import { checkFunction, optionsOf, shown } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
@@ -13,6 +14,9 @@ import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { defaultPartition } from '../partition/default.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
+import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
+import { functionalise } from '../passes/functionalise.js';
+import { buildPlan } from '../schedule/plan.js';
 import { type LoweredFunction, localOf, runCompiled } from './compiled-function.js';
 import { type JointTrace, traceJoint } from './joint.js';
 
@@ -33,9 +37,22 @@ export interface AotAutogradOptions {
   bwCompiler?: LoweredCompiler;
   /** Splits the joint graph; `defaultPartition` by default. */
   partitionFn?: PartitionFunction;
+  /**
+   * Ops to replace by simpler ones before the partition, by name; `'all'`: whatever has a
+   * decomposition and is not faster as one kernel by far. By default none.
+   */
+  decompositions?: 'all' | readonly string[];
 }
 
-/** Runs a lowered graph op by op. */
+type Compilers = Required<Omit<AotAutogradOptions, 'decompositions'>>;
+
+/** Runs the calls of a lowered graph in order, by commands that are encoded once. */
+const runAsPlan: LoweredCompiler = (module) => {
+  const plan = buildPlan(module.graph);
+  return (...inputs) => plan.run(inputs);
+};
+
+/** Runs a lowered graph through the dispatcher. */
 const runOpByOp: LoweredCompiler =
   (module) =>
   (...inputs) =>
@@ -51,19 +68,42 @@ const runOpByOp: LoweredCompiler =
  */
 export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
   const {
-    fwCompiler = runOpByOp,
+    fwCompiler = runAsPlan,
     bwCompiler = fwCompiler,
     partitionFn = defaultPartition,
-  } = optionsOf('aotAutograd', options, 'fwCompiler bwCompiler partitionFn');
+    decompositions = [],
+  } = optionsOf('aotAutograd', options, 'fwCompiler bwCompiler partitionFn decompositions');
   for (const [name, value] of Object.entries({ fwCompiler, bwCompiler, partitionFn }))
     checkFunction('aotAutograd', name, value);
+  const decomposed = decomposedOps(decompositions);
   return (module, exampleInputs) => {
     const constants = module.graph.nodes.flatMap((n) => n.tensor ?? []);
     const primals = [...exampleInputs, ...constants];
     const trace = tracedOrNull(module, primals);
     if (trace === null) return module.forward.bind(module);
+    if (decomposed !== null) {
+      functionalise(trace.joint.graph);
+      decompose(trace.joint.graph, decomposed);
+    }
     return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
   };
+}
+
+/** @throws ArgumentError for an unknown op */
+function decomposedOps(names: 'all' | readonly string[]): Decomposed | null {
+  if (names === 'all') return allButComputeBound;
+  if (names.length === 0) return null;
+  return new Set(
+    names.map((name) => {
+      const op = opByName(name);
+      if (op === undefined || op.decompose === null)
+        throw new ArgumentError(
+          `aotAutograd: expected decompositions to name ops that have one, got ${shown(name)}`,
+          { op: 'aotAutograd', given: name },
+        );
+      return op;
+    }),
+  );
 }
 
 /** Null for a graph that the lowered level cannot express: its front graph runs as it is. */
@@ -80,7 +120,7 @@ function compileTrace(
   trace: JointTrace,
   primals: readonly RunValue[],
   constants: readonly Tensor[],
-  { fwCompiler, bwCompiler, partitionFn }: Required<AotAutogradOptions>,
+  { fwCompiler, bwCompiler, partitionFn }: Compilers,
 ): CompiledGraph {
   const { joint } = trace;
   const hasBackward = trace.roots.length > 0;
