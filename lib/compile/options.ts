@@ -5,7 +5,7 @@ import { type BackendName, backendOf, type CompileBackend } from './backends.js'
 
 /** Options of `compile`. */
 export interface CompileOptions {
-  /** A name of a backend of the library, or a function; `'eager'` by default. */
+  /** A name of a backend of the library, or a function; `'aot_eager'` by default. */
   backend?: BackendName | CompileBackend;
   /**
    * True: an effect that a graph cannot repeat is an error. False: the function then runs
@@ -57,7 +57,7 @@ function checkOptions(options: CompileOptions): void {
 /** @throws ArgumentError if an option or its value is unknown */
 export function checkedOptions(options: CompileOptions): CompileSettings {
   const {
-    backend = 'eager',
+    backend = 'aot_eager',
     fullgraph = false,
     signal = null,
   } = optionsOf('compile', options, OPTION_NAMES);

@@ -61,6 +61,8 @@ export type MemoryFact = 'the size of the storage' | 'the storage offset' | 'the
 export interface CaptureHooks {
   /** Whether backward walks the history of the capture, so that it needs saved tensors. */
   readonly keepsSaved: boolean;
+  /** Records an effect of a graph whose run is captured, and returns what stands for its value. */
+  repeatsEffect(name: string, operands: readonly unknown[], params: object): unknown;
   /** Whether a gradient may become `.grad` without a copy: no other tensor needs its memory. */
   takesOver(grad: Tensor): boolean;
   /**

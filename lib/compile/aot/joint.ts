@@ -20,6 +20,7 @@ import { recording } from '../capture/levels.js';
 import { Recorder } from '../capture/recorder.js';
 import type { RunValue } from '../graph/effects.js';
 import type { GraphModule } from '../graph/graph-module.js';
+import type { HookParams } from '../graph/hook-effects.js';
 import type { Node } from '../graph/node.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import { BACKWARD, type JointGraph } from '../partition/joint-graph.js';
@@ -101,6 +102,7 @@ class JointTracer {
 
   trace(): JointTrace {
     const { recorder, primals } = this;
+    this.refuseUnrepeatable();
     const views = new Set(primals.filter((t) => t instanceof Tensor && t.base !== null));
     this.lendPrimals();
     const outputs = this.module.forward(...primals.slice(0, this.module.graph.placeholders.length));
@@ -131,6 +133,15 @@ class JointTracer {
       roots: roots.map(({ root }) => root),
       gradients,
     };
+  }
+
+  /** A hook that runs JavaScript in every backward pass must not run at the capture only. */
+  private refuseUnrepeatable(): void {
+    const { nodes, outputs } = this.module.graph;
+    if (nodes.some((n) => n.effect === 'registerHook' && (n.params as HookParams).hook !== null))
+      this.recorder.unsupported('a hook was registered that uses no tensor of the function');
+    if (outputs.some((v) => 'node' in v && v.node.effect === 'readVersion'))
+      this.recorder.unsupported('the version of a tensor was returned');
   }
 
   /**

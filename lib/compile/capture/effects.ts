@@ -4,12 +4,14 @@ import { keep } from '../../core/scope.js';
 import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { clone } from '../../ops/copy.js';
+import type { EffectName, RunValue } from '../graph/effects.js';
 import { recordFork, recordSeed } from './draws.js';
 import { recordCall } from './functions.js';
 import { recordGrad } from './grads.js';
 import { recordHook } from './hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
+import { recordStateEffect } from './state-effects.js';
 
 /**
  * Value access in a capture: new values become constants, reading a value ends the graph. Values
@@ -67,6 +69,8 @@ export function recordedEffects(recorder: Recorder, outer: StorageEffects): Stor
 /** What the library tells a capture. */
 export function recordedState(recorder: Recorder): CaptureHooks {
   return {
+    repeatsEffect: (name, operands, params) =>
+      recordStateEffect(recorder, name as EffectName, operands as readonly RunValue[], params),
     takesOver: (grad) => recorder.takesOver(grad),
     keepsSaved: recorder.level === 'lowered',
     unsupported: (what) => recorder.unsupported(what),

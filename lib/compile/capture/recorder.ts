@@ -241,6 +241,8 @@ export class Recorder {
     if (this.isOwn(t)) return this.aliasValue(t);
     const whole = this.wholeOf(t);
     if (whole !== undefined) return this.localShardValue(whole, t);
+    if (t.sharding !== null && this.level === 'lowered')
+      this.unsupported('a distributed tensor was used as a whole by an effect');
     this.guards.addConstant(t);
     this.constant(t);
     return this.known.get(t) as Value;

@@ -11,9 +11,10 @@ import { setGrad } from '../../core/set-grad.js';
 import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
 import { type BoundHook, type HookParams, registerHook } from './hook-effects.js';
+import type { StateValue } from './state-value.js';
 
 /** A value while a graph runs: a tensor, a version, or the random state of a draw. */
-export type RunValue = Tensor | number | DrawParams | BoundHook | (() => void) | null;
+export type RunValue = Tensor | number | DrawParams | BoundHook | StateValue | (() => void) | null;
 
 /** Whether a value is the random state of a draw. @internal */
 export function isDraw(value: unknown): value is DrawParams {
@@ -27,11 +28,13 @@ interface EffectDefinition<P = object> {
   readonly outputs: 0 | 1 | 'many';
   /** Whether it may be left out if nobody uses its output. */
   readonly pure: boolean;
+  /** Whether a recording of the run repeats the effect as it is. */
+  readonly isState: boolean;
 }
 
 const define = <P extends object>(
   definition: Partial<EffectDefinition<P>> & Pick<EffectDefinition<P>, 'run'>,
-): EffectDefinition<P> => ({ outputs: 0, pure: false, ...definition });
+): EffectDefinition<P> => ({ outputs: 0, pure: false, isState: false, ...definition });
 
 /** Methods that autograd adds. */
 interface Tracked {
@@ -82,12 +85,14 @@ export const effects = {
   }),
   /** Sets the version counter of a tensor; with a second operand, relative to that version. */
   setVersion: define<{ version: number }>({
+    isState: true,
     run: ([t, base], { version }) =>
       layers.backend.effects.setVersion(t as Tensor, ((base as number | undefined) ?? 0) + version),
   }),
   /** The version of a tensor, for `setVersion` and for results. */
   readVersion: define<VersionCell>({
     outputs: 1,
+    isState: true,
     run: ([t], cell) => {
       cell.latest = (t as Tensor)._version;
       return cell.latest;
@@ -117,11 +122,12 @@ export const effects = {
   }),
   /** The state of a generator, for `restoreRng`. */
   keepRng: define<{ generator: Generator }>({
+    isState: true,
     outputs: 1,
     run: (_, { generator }) => generator.remember(),
   }),
   /** Gives a generator the state that `keepRng` returned. */
-  restoreRng: define({ run: ([restore]) => (restore as () => void)() }),
+  restoreRng: define({ isState: true, run: ([restore]) => (restore as () => void)() }),
   /** Ends the history of a tensor. */
   detach_: define({ run: ([t]) => void (t as Tensor & Tracked).detach_() }),
   /** Keeps the gradient of a tensor that is not a leaf. */

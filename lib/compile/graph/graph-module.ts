@@ -118,7 +118,11 @@ export function runStep(step: Step, values: RunValue[], layer: Layer): void {
     operands[i] = values[step.inputs[i] as number] as RunValue;
   if (node.op === null) {
     const effect = effectOf(node.effect as NonNullable<Node['effect']>);
-    const result = effect.run(operands, node.params);
+    const { capture } = layers.backend;
+    const result =
+      capture !== null && effect.isState
+        ? (capture.repeatsEffect(node.effect as string, operands, node.params) as RunValue)
+        : effect.run(operands, node.params);
     if (effect.outputs === 'many')
       for (let i = 0; i < step.outputs; i++)
         values[step.at + i] = (result as readonly Tensor[])[i] as Tensor;

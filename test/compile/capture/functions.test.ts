@@ -59,6 +59,7 @@ describe('a captured autograd.Function', () => {
 
   it('runs its forward once at every call, and once more at the capture', () => {
     const compiled = compile((w: Tensor) => Scaled.apply(w, 3, { kind: 'once' }), {
+      backend: 'eager',
       fullgraph: true,
     });
     forwards = 0;
@@ -167,7 +168,10 @@ describe('a captured autograd.Function', () => {
         return g[0] as Tensor;
       }
     }
-    const compiled = compile((x: Tensor) => Changing.apply(x), { fullgraph: true });
+    const compiled = compile((x: Tensor) => Changing.apply(x), {
+      backend: 'eager',
+      fullgraph: true,
+    });
     compiled(tensor([1, 2], { requiresGrad: true }));
     many = 3;
     assert.throws(() => compiled(tensor([1, 2], { requiresGrad: true })), /Changing returned 3/);

@@ -127,7 +127,7 @@ describe('a hook on a tensor in a captured function', () => {
         h.registerHook((g) => g.mul(w));
         return h.sin();
       };
-      const run = isCompiled ? compile(fn, { fullgraph: true }) : fn;
+      const run = isCompiled ? compile(fn, { backend: 'eager', fullgraph: true }) : fn;
       return [1, 2].map(() => {
         const w = leaf();
         const [g] = autograd.grad(run(w).sum(), w, { createGraph: true });

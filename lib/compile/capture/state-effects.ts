@@ -1,0 +1,45 @@
+/**
+ * Effects on versions and random states. When the run of a graph is recorded, the new graph repeats
+ * them as they are, on its own tensors.
+ */
+import type { Generator } from '../../core/random.js';
+import { Tensor } from '../../core/tensor.js';
+import type { EffectName, RunValue } from '../graph/effects.js';
+import { StateValue } from '../graph/state-value.js';
+import type { Recorder } from './recorder.js';
+
+/** Records an effect and does to the tensors of the capture what it does. */
+export function recordStateEffect(
+  recorder: Recorder,
+  name: EffectName,
+  operands: readonly RunValue[],
+  params: { version?: number; generator?: Generator },
+): RunValue {
+  const [first, second] = operands;
+  const node = recorder.addEffect(name, {
+    inputs: operands.map((value) => {
+      if (value instanceof Tensor) return recorder.valueOf(value);
+      return value instanceof StateValue
+        ? { node: value.node as typeof node, output: 0 }
+        : recorder.unsupported('a version was used that no captured effect read');
+    }),
+    params,
+  });
+  switch (name) {
+    case 'readVersion':
+      return new StateValue(node, (first as Tensor).currentVersion);
+    case 'setVersion': {
+      const base = second instanceof StateValue ? (second.now as number) : 0;
+      (first as Tensor).sharedVersion().value = base + (params.version ?? 0);
+      return null;
+    }
+    case 'keepRng': {
+      const generator = params.generator as Generator;
+      recorder.draws.remember(generator);
+      return new StateValue(node, generator.remember());
+    }
+    default:
+      ((first as StateValue).now as () => void)();
+      return null;
+  }
+}
