@@ -194,6 +194,7 @@ class PlanReader {
   Status link() {
     const Backend* backend = Devices::get().backend(plan_.device);
     size_t at = 0;
+    plan_.dims.push_back(0);  // views without dims point behind the others, not to null
     for (TensorView& view : plan_.views) {
       const auto ndim = static_cast<size_t>(view.ndim);
       view.sizes = plan_.dims.data() + at;
