@@ -9,7 +9,7 @@ import type { Graph } from '../lib/compile/graph/graph.js';
 import { GraphModule } from '../lib/compile/graph/graph-module.js';
 import { GuardCollector } from '../lib/compile/guards/guard-collector.js';
 import { buildPlan } from '../lib/compile/schedule/plan.js';
-import { cuda, nn, noGrad, ones, scope, type Tensor } from '../lib/index.js';
+import { compile, cuda, nn, noGrad, ones, scope, type Tensor } from '../lib/index.js';
 import { commit, keep, median, today, torchVersion } from './figures.js';
 import { device, print, type Row } from './measure.js';
 
@@ -55,10 +55,10 @@ function compare(what: string, fn: (x: Tensor) => Tensor, x: Tensor, burst: numb
   const graph = noGrad(() => lower(fn, x));
   const plan = buildPlan(graph);
   const module = new GraphModule(graph);
-  const names = ['eager', 'op by op', 'plan'];
-  const found = noGrad(() =>
-    times([() => fn(x), () => module.run([x]), () => plan.run([x])], burst, WARM_UP),
-  );
+  const compiled = compile(fn, { fullgraph: true });
+  const names = ['eager', 'op by op', 'plan', 'compile'];
+  const runs = [() => fn(x), () => module.run([x]), () => plan.run([x]), () => compiled(x)];
+  const found = noGrad(() => times(runs, burst, WARM_UP));
   for (const [i, us] of found.entries()) row(`${what}, ${names[i]}`, us, burst);
 }
 
