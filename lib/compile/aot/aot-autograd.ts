@@ -131,6 +131,7 @@ function compileTrace(
   const fns = {
     trace,
     forward: compiled('fwCompiler', fwCompiler, forward, locals),
+    makesOnlyResults: fwCompiler === runAsPlan,
     backward:
       backward === null ? null : compiled('bwCompiler', bwCompiler, backward, examplesOf(backward)),
     backwardGraph:

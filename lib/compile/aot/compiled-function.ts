@@ -3,7 +3,7 @@
  * together, and records one node of the tape whose backward runs the backward graph.
  */
 import { edgeOf } from '../../autograd/accumulate-grad.js';
-import { isGradEnabled, noGrad } from '../../autograd/grad-mode.js';
+import { isGradEnabled, setGradEnabled } from '../../autograd/grad-mode.js';
 import { copyInLayoutOf, hasLayoutOf } from '../../autograd/gradient-layout.js';
 import {
   alreadyReleased,
@@ -30,6 +30,8 @@ export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunVa
 export interface LoweredFunctions {
   readonly trace: JointTrace;
   readonly forward: LoweredFunction;
+  /** Whether forward makes no tensors beside its results. */
+  readonly makesOnlyResults: boolean;
   /** Null if nothing has a gradient. */
   readonly backward: LoweredFunction | null;
   /** The same, op by op. */
@@ -45,7 +47,7 @@ const OUTPUT_SHARES_MEMORY =
 export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[]): Tensor[] {
   const { trace, forward, backward } = fns;
   const locals = trace.locals.map((i) => localOf(primals[i] as RunValue));
-  const values = noGrad(() => scope(() => forward(...locals)));
+  const values = withoutGrad(fns.makesOnlyResults ? forward : inScope(forward), locals);
   const results = new Map<OutputSource, Tensor>();
   for (const source of trace.outputs)
     if (!results.has(source)) results.set(source, resultOf(source, values, primals));
@@ -56,6 +58,21 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[])
       ? replayViews(primals[source.view.index] as Tensor, source.view.steps)
       : (results.get(source) as Tensor),
   );
+}
+
+/** Runs a lowered function, and frees what it makes beside its results. */
+const inScope =
+  (forward: LoweredFunction): LoweredFunction =>
+  (...locals) =>
+    scope(() => forward(...locals));
+
+function withoutGrad(run: LoweredFunction, locals: readonly RunValue[]): readonly RunValue[] {
+  const before = setGradEnabled(false);
+  try {
+    return run(...locals);
+  } finally {
+    setGradEnabled(before);
+  }
 }
 
 /** The value that a lowered graph gets for an input: the local shard of a distributed tensor. */
