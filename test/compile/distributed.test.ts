@@ -2,11 +2,14 @@
 import assert from 'node:assert/strict';
 import {
   allReduce,
+  barrier,
   broadcast,
   ColwiseParallel,
+  type DeviceMesh,
   DTensor,
   distributeTensor,
   initDeviceMesh,
+  type ProcessGroup,
   parallelizeModule,
   RowwiseParallel,
   Shard,
@@ -43,6 +46,31 @@ describe('a compiled function on several ranks', () => {
         );
       }
       assert.equal(counter.frameCount, 1);
+    });
+  });
+
+  it('takes meshes and groups, which make and count things as they are used', async () => {
+    await onRanks(2, async () => {
+      const [mesh, counter] = [initDeviceMesh('cpu', [2]), CompileCounter()];
+      const compiled = compile((m: DeviceMesh, x: Tensor) => [m.getGroup(), x.add(1)] as const, {
+        fullgraph: true,
+        backend: counter,
+      });
+      for (let call = 0; call < 2; call++) {
+        const [group, sum] = compiled(mesh, ones([1]));
+        assert.equal(group, mesh.getGroup());
+        allReduce(ones([1]), { group });
+        assert.deepEqual(await valuesOf(sum), [2]);
+      }
+      const summed = compile((g: ProcessGroup, x: Tensor) => x.mul(g.size), {
+        fullgraph: true,
+        backend: counter,
+      });
+      for (let call = 0; call < 2; call++) {
+        assert.deepEqual(await valuesOf(summed(mesh.getGroup(), ones([1]))), [2]);
+        await barrier({ group: mesh.getGroup() });
+      }
+      assert.equal(counter.frameCount, 2);
     });
   });
 

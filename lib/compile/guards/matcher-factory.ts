@@ -4,7 +4,7 @@
  * and instances by identity.
  */
 import { shown } from '../../core/options.js';
-import { isPlain } from '../../core/plain-object.js';
+import { isPlain, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import { Bytes, Entries, Fields, Instance, List, type Pair } from './container-matchers.js';
 import { propertyPath } from './facts.js';
@@ -75,7 +75,7 @@ export class MatcherFactory {
       this.references.module(value, path);
       return new Same(value);
     }
-    if (typeof value === 'function') return new Same(value);
+    if (typeof value === 'function' || isUnchanging(value)) return new Same(value);
     const again = this.again(value);
     if (again !== null) return again;
     const inner = (item: unknown, at: string): Matcher => this.value(item, at, isInInstance);

@@ -3,7 +3,7 @@
  * lists of arguments before and after the function ran.
  */
 
-import { isPlain } from '../../core/plain-object.js';
+import { isPlain, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 
 /** Receives one item of the list; false ends the walk. */
@@ -52,7 +52,7 @@ export class Walk {
     if (isPlain(value)) return visit(Object) && this.properties(value, inInstance);
     if (ArrayBuffer.isView(value)) return this.bytes(value);
     if (isModule(value)) return this.module(value);
-    if (typeof value === 'function' || inInstance) return visit(value);
+    if (typeof value === 'function' || inInstance || isUnchanging(value)) return visit(value);
     return (
       visit(value) &&
       (!(value instanceof Date) || visit(value.getTime())) &&

@@ -2,12 +2,14 @@
  * The class of device meshes: a grid of ranks with named dimensions, its slices and its groups; and
  * the current mesh, PyTorch's `with mesh:`.
  */
+
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Device } from '../../core/device.js';
 import { type DeviceType, device as deviceOf } from '../../core/device.js';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
 import { checkFunction, shown, unexpected } from '../../core/options.js';
+import { UNCHANGING } from '../../core/plain-object.js';
 import type { RankRuntime } from '../../core/rank-runtime.js';
 import type { CreationMismatch, GroupCreation } from '../process-group/diagnosis/creation-log.js';
 import { type NestedRanks, nestRanks, sliceThrough } from '../process-group/nested-ranks.js';
@@ -53,6 +55,8 @@ interface Origin {
 
 /** @internal */
 export class Mesh {
+  /** @internal */
+  readonly [UNCHANGING] = true;
   /** @internal equal for equal meshes, except those created from groups */
   readonly id: number;
   /** Device type of the tensors on it. */

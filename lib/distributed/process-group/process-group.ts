@@ -1,4 +1,5 @@
 /** The class of process groups: runs collectives by the engine of each kind of device. */
+
 import { callContext } from '../../core/call-context.js';
 import { callSite } from '../../core/call-site.js';
 import type { CollectiveCall, CollectiveGroup } from '../../core/collective.js';
@@ -12,6 +13,7 @@ import {
 } from '../../core/device.js';
 import { CollectiveError, DeviceError, DistributedError } from '../../core/errors.js';
 import { checkFunction, checkSynchronous } from '../../core/options.js';
+import { UNCHANGING } from '../../core/plain-object.js';
 import { belongsToOtherRank, otherRankError, type RankRuntime } from '../../core/rank-runtime.js';
 import { identify, identityOf } from '../../core/unobserved-failures.js';
 import type { NativeReason } from '../../native/failure.js';
@@ -57,6 +59,8 @@ export interface GroupOptions {
  * @see PyTorch `torch.distributed.ProcessGroup`
  */
 export class ProcessGroup implements CollectiveGroup {
+  /** @internal */
+  readonly [UNCHANGING] = true;
   /** The name of the group in error messages. */
   readonly name: string;
   /** Ranks of the world, in the order of the group. */
