@@ -1,190 +1,300 @@
 /** Compiled functions on distributed tensors as PyTorch's test_dtensor_compile.py requires them. */
 import assert from 'node:assert/strict';
 import {
-  ColwiseParallel,
   type DeviceMesh,
   DTensor,
   initDeviceMesh,
-  type ParallelizePlan,
+  Partial,
   type Placement,
-  PrepareModuleInput,
-  PrepareModuleOutput,
-  parallelizeModule,
   Replicate,
-  RowwiseParallel,
   Shard,
 } from '../../lib/distributed.js';
-import { compile, compiler, manualSeed, nn, ones, rand, type Tensor } from '../../lib/index.js';
-import { CompileCounter } from '../../lib/testing/index.js';
-import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
+import { compile, manualSeed, nn, ones, rand, randn, type Tensor } from '../../lib/index.js';
+import { CompileCounterWithBackend } from '../../lib/testing/index.js';
+import { valuesOf } from '../distributed/support/on-ranks.js';
+import { assertAsEager, BACKENDS, FULL, factsOf, onMesh } from './compiled.js';
 
-const FULL = { fullgraph: true } as const;
+for (const backend of BACKENDS) {
+  const counted = () => CompileCounterWithBackend(backend);
 
-class MLP extends nn.Module {
-  net1 = new nn.Linear(10, 16);
-  relu = new nn.ReLU();
-  net2 = new nn.Linear(16, 10);
-  forward(x: Tensor): Tensor {
-    return this.net2(this.relu(this.net1(x)));
-  }
-}
-
-class TwoMLPs extends nn.Module {
-  mlp_0 = new MLP();
-  mlp_1 = new MLP();
-  forward(x: Tensor): Tensor {
-    return this.mlp_1(this.mlp_0(x));
-  }
-}
-
-const onMesh = (world: number, fn: (mesh: DeviceMesh, rank: number) => Promise<void>) =>
-  onRanks(world, (rank) => fn(initDeviceMesh('cpu', [world]), rank));
-
-describe('a compiled function on distributed tensors', () => {
-  it('seed 001.5: reads placements and the local shard of an intermediate', async () => {
-    await onMesh(2, async (mesh) => {
-      const counter = CompileCounter();
-      const fn = (x: DTensor): Tensor => {
-        const doubled = x.mul(2) as DTensor;
-        return doubled.placements[0]?.isShard()
-          ? doubled._localTensor.add(2)
-          : doubled._localTensor.add(3);
+  describe(`a compiled function on distributed tensors, backend ${backend}`, () => {
+    it('seed 001.1: takes a placement, with one frame of no op for each', () => {
+      const counter = counted();
+      const fn = (x: Placement): number => {
+        let a = 0;
+        if (x.isReplicate()) a += 1;
+        if (x.isShard()) {
+          a += 2;
+          if (x.dim < 0) throw new Error('dim < 0');
+        }
+        if (x.isShard(0)) a += 2;
+        if (x.isShard(0)) a += 2;
+        if (x.isShard(undefined)) a += 2;
+        if (x.isPartial()) a += 3;
+        return a;
       };
       const compiled = compile(fn, { ...FULL, backend: counter });
-      for (const [placement, value] of [
-        [Shard(0), 4],
-        [Replicate(), 5],
-        [Shard(0), 4],
-      ] as [Placement, number][]) {
-        const x = DTensor.fromLocal(ones([4]), mesh, [placement]);
-        assert.deepEqual(compiled(x).tolist(), [value, value, value, value]);
-      }
-      assert.equal(counter.frameCount, 2);
-    });
-  });
-
-  it('seed 001.7: calls a function that is excluded, once in each call', async () => {
-    await onMesh(2, async (mesh) => {
-      let calls = 0;
-      const wrap = compiler.disable(
-        (x: Tensor) => {
-          calls++;
-          return DTensor.fromLocal(x, mesh, [Replicate()]);
-        },
-        { recursive: false },
+      const placements: Placement[] = [Shard(0), Replicate(), Partial(), Shard(0)];
+      assert.deepEqual(
+        placements.map((each) => compiled(each)),
+        [8, 1, 3, 8],
       );
-      const compiled = compile(wrap, { backend: 'eager' });
-      const x = rand([32], { requiresGrad: true });
-      for (let call = 1; call <= 2; call++) {
-        const out = compiled(x);
-        assert.deepEqual(await valuesOf(out), await valuesOf(x));
-        assert.equal(out.requiresGrad, true);
-        assert.equal(calls, call);
-      }
+      assert.deepEqual([counter.frameCount, counter.opCount], [3, 0]);
     });
-  });
 
-  it('seed 001.13: runs a forward hook that leaves and enters distributed tensors', async () => {
-    await onMesh(2, async (mesh) => {
-      let runs = 0;
-      const model = new nn.Linear(4, 4);
-      model.registerForwardHook((_m, _args, out) => {
-        runs++;
-        const { placements } = out as DTensor;
-        const local = (out as DTensor).toLocal({ gradPlacements: placements }).add(2);
-        return DTensor.fromLocal(local, mesh, placements);
+    it('seed 001.2: takes a mesh, and returns its group', async () => {
+      await onMesh(2, async (mesh, rank) => {
+        const counter = counted();
+        const fn = (m: DeviceMesh) =>
+          [m.size() + m.size(0) + m.size(0), m.getCoordinate(), m.getGroup(0)] as const;
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        for (let call = 0; call < 2; call++) {
+          const [size, coordinate, group] = compiled(mesh);
+          assert.deepEqual([size, coordinate], [6, [rank]]);
+          assert.equal(group, mesh.getGroup(0));
+        }
+        const other = initDeviceMesh('cpu', [1, 2]);
+        assert.deepEqual(compiled(other).slice(0, 2), [4, [0, rank]]);
+        assert.equal(counter.frameCount, 2);
       });
-      for (const name of ['weight', 'bias'] as const)
-        (model as unknown as Record<string, unknown>)[name] = new nn.Parameter(
-          DTensor.fromLocal((model[name] as Tensor).detach(), mesh, [Replicate()]),
-        );
-      const x = DTensor.fromLocal(ones([4, 4]), mesh, [Replicate()]);
-      const step = async (run: (x: Tensor) => Tensor): Promise<unknown[]> => {
-        model.zeroGrad();
-        const out = run(x);
-        out.sum().backward();
-        return Promise.all(
-          [out, model.weight.grad, model.bias?.grad].map((t) => valuesOf(t as Tensor)),
-        );
-      };
-      const expected = await step(model);
-      const compiled = compile(model, FULL);
-      assert.deepEqual(await step(compiled), expected);
-      const captured = runs;
-      assert.deepEqual(await step(compiled), expected);
-      assert.equal(runs, captured);
     });
-  });
 
-  it('seed 001.15: redistributes a distributed tensor that it creates', async () => {
-    await onMesh(2, async (mesh) => {
-      const counter = CompileCounter();
-      const fn = (x: Tensor): Tensor =>
-        DTensor.fromLocal(x, mesh, [Shard(0)])
-          .redistribute(mesh, [Replicate()])
-          .toLocal()
-          .add(2);
-      const compiled = compile(fn, { ...FULL, backend: counter });
-      for (let call = 0; call < 2; call++)
-        assert.deepEqual(await valuesOf(compiled(ones([1]))), [3, 3]);
-      assert.equal(counter.frameCount, 1);
+    it('seed 001.3: returns its argument itself', async () => {
+      await onMesh(2, async (mesh) => {
+        const compiled = compile((x: DTensor) => x, { ...FULL, backend });
+        const make = () => DTensor.fromLocal(rand([1]), mesh, [Shard(0)]);
+        for (let call = 0; call < 2; call++) {
+          const x = make();
+          assert.equal(compiled(x), x);
+          const leaf = make().requiresGrad_();
+          assert.equal(compiled(leaf), leaf);
+          compiled(leaf).mul(3).sum().backward();
+          assert.deepEqual(await valuesOf(leaf.grad as Tensor), [3, 3]);
+        }
+      });
     });
-  });
 
-  it('seed 001.16: reads the device of the mesh of an argument', async () => {
-    await onMesh(2, async (mesh) => {
-      const counter = CompileCounter();
-      const fn = (x: DTensor): Tensor => (x.deviceMesh.deviceType === 'cuda' ? x.add(1) : x.add(2));
-      const compiled = compile(fn, { ...FULL, backend: counter });
-      const x = DTensor.fromLocal(ones([4, 4]), mesh, [Shard(0)]);
-      for (let call = 0; call < 2; call++)
-        assert.deepEqual(await valuesOf(compiled(x)), await valuesOf(fn(x)));
-      assert.equal(counter.opCount, 1);
+    it('seed 001.4: computes on local shards, anew for another placement', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const fn = (x: Tensor): Tensor => x.mul(x).add(2);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        for (const placement of [Shard(0), Replicate()])
+          await assertAsEager(fn, compiled, (run) => {
+            manualSeed(3);
+            return factsOf([run(DTensor.fromLocal(rand([1]), mesh, [placement]))]);
+          });
+        assert.equal(counter.frameCount, 2);
+      });
     });
-  });
 
-  const plans: Record<string, () => ParallelizePlan> = {
-    '20': () => ({
-      mlp_0: PrepareModuleInput({
-        inputLayouts: [Shard(0)],
-        desiredInputLayouts: [Replicate()],
-      }),
-      'mlp_0.net1': ColwiseParallel(),
-      'mlp_0.net2': RowwiseParallel({ outputLayouts: Shard(0) }),
-      'mlp_1.net1': ColwiseParallel({ inputLayouts: Shard(0) }),
-      'mlp_1.net2': RowwiseParallel(),
-      mlp_1: PrepareModuleOutput({
-        outputLayouts: [Replicate()],
-        desiredOutputLayouts: [Shard(0)],
-      }),
-    }),
-    '21': () => ({
-      'mlp_0.net1': ColwiseParallel(),
-      'mlp_0.net2': RowwiseParallel(),
-      'mlp_1.net1': ColwiseParallel(),
-      'mlp_1.net2': RowwiseParallel(),
-    }),
-  };
-  for (const [number, plan] of Object.entries(plans))
-    it(`seed 001.${number}: is a tensor-parallel model in one frame, as eagerly`, async () => {
-      await onMesh(4, async (mesh, rank) => {
-        manualSeed(1);
-        const model = new TwoMLPs();
-        parallelizeModule(model, mesh, plan());
-        manualSeed(number === '20' ? rank : 0);
-        const x = rand([20, 10]);
-        const step = async (run: (x: Tensor) => Tensor): Promise<unknown[]> => {
-          model.zeroGrad();
-          const out = run(x);
-          out.sum().backward();
-          const grads = [...model.parameters()].map((p) => p.grad as Tensor);
-          return Promise.all([out, ...grads].map((t) => valuesOf(t)));
+    it('seed 001.5: reads placements and the local shard of an intermediate', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const fn = (x: DTensor): Tensor => {
+          const doubled = x.mul(2) as DTensor;
+          return doubled.placements[0]?.isShard()
+            ? doubled._localTensor.add(2)
+            : doubled._localTensor.add(3);
         };
-        const expected = await step(model);
-        const counter = CompileCounter();
-        const compiled = compile(model, { ...FULL, backend: counter });
-        for (let call = 0; call < 2; call++) assert.deepEqual(await step(compiled), expected);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        for (const [placement, value] of [
+          [Shard(0), 4],
+          [Replicate(), 5],
+          [Shard(0), 4],
+        ] as [Placement, number][]) {
+          const x = DTensor.fromLocal(ones([4]), mesh, [placement]);
+          assert.deepEqual(compiled(x).tolist(), [value, value, value, value]);
+        }
+        assert.equal(counter.frameCount, 2);
+      });
+    });
+
+    it('seed 001.8: returns a distributed tensor that is not contiguous', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const fn = (x: Tensor, y: Tensor, z: Tensor): Tensor =>
+          nn.functional.linear(x.permute(0, 2, 1).contiguous(), y, z).permute(0, 2, 1);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        await assertAsEager(fn, compiled, async (run) => {
+          manualSeed(8);
+          const leaves = [randn([4, 16, 4]), randn([4, 16]), randn([4])];
+          for (const leaf of leaves) leaf.requiresGrad_();
+          const placements = [Shard(1), Shard(1), Replicate()];
+          const [x, y, z] = leaves.map((leaf, i) =>
+            DTensor.fromLocal(leaf, mesh, [placements[i] as Placement]),
+          ) as [Tensor, Tensor, Tensor];
+          const out = run(x, y, z) as DTensor;
+          assert.deepEqual(
+            [out.placements.map(String), out.shape],
+            [[String(Partial())], [4, 4, 4]],
+          );
+          out.contiguous().sum().backward();
+          return factsOf([out, ...leaves.map((leaf) => leaf.grad)]);
+        });
         assert.equal(counter.frameCount, 1);
       });
     });
-});
+
+    it('seed 001.9: makes a distributed tensor of its argument, by both call forms', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const placements = [Replicate()];
+        const forms = [
+          (x: Tensor) => DTensor.fromLocal(x, mesh, placements).toLocal().add(2),
+          (x: Tensor) =>
+            DTensor.fromLocal(x, mesh, placements, { runCheck: false }).toLocal().add(2),
+        ];
+        for (const [i, fn] of forms.entries()) {
+          const compiled = compile(fn, { ...FULL, backend: counter });
+          await assertAsEager(fn, compiled, async (run) => {
+            const x = ones([1], { requiresGrad: true });
+            const out = run(x);
+            out.sum().backward();
+            assert.deepEqual([out.tolist(), x.grad?.tolist()], [[3], [1]]);
+            return factsOf([out, x.grad]);
+          });
+          assert.equal(counter.frameCount, i + 1);
+        }
+      });
+    });
+
+    it('seed 001.11: takes a gradient for a result whose shards differ in size', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const fn = (x: DTensor): Tensor => x.redistribute(mesh, [Shard(1)]);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        await assertAsEager(fn, compiled, async (run) => {
+          manualSeed(11);
+          const x = randn([4, 7, 6], { requiresGrad: true });
+          const out = run(DTensor.fromLocal(x, mesh, [Partial()])) as DTensor;
+          out.toLocal().sum().backward();
+          return factsOf([out, x.grad]);
+        });
+        assert.equal(counter.frameCount, 1);
+      });
+    });
+
+    it('seed 001.12: reads a distributed tensor that it closes over, as it is now', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const dt = DTensor.fromLocal(ones([4]), mesh, [Replicate()]);
+        const fn = (_x: Tensor): Tensor => dt.toLocal({ gradPlacements: [Shard(0)] }).add(2);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        for (const value of [1, 1, 5]) {
+          dt.fill_(value);
+          assert.deepEqual(compiled(dt).tolist(), Array(4).fill(value + 2));
+        }
+        assert.equal(counter.frameCount, 1);
+      });
+    });
+
+    it('seed 001.13: runs a forward hook that leaves and enters distributed tensors', async () => {
+      await onMesh(2, async (mesh) => {
+        let runs = 0;
+        const model = new nn.Linear(4, 4);
+        model.registerForwardHook((_m, _args, out) => {
+          runs++;
+          const { placements } = out as DTensor;
+          const local = (out as DTensor).toLocal({ gradPlacements: placements }).add(2);
+          return DTensor.fromLocal(local, mesh, placements);
+        });
+        for (const name of ['weight', 'bias'] as const)
+          (model as unknown as Record<string, unknown>)[name] = new nn.Parameter(
+            DTensor.fromLocal((model[name] as Tensor).detach(), mesh, [Replicate()]),
+          );
+        const x = DTensor.fromLocal(ones([4, 4]), mesh, [Replicate()]);
+        const eager = (t: Tensor): Tensor => model(t);
+        const compiled = compile(model, { ...FULL, backend });
+        let captured = 0;
+        await assertAsEager(eager, compiled as (t: Tensor) => Tensor, async (run) => {
+          model.zeroGrad();
+          const out = run(x);
+          out.sum().backward();
+          if (captured === 0 && run !== eager) captured = runs;
+          return factsOf([out, model.weight.grad, model.bias?.grad]);
+        });
+        assert.equal(runs, captured);
+      });
+    });
+
+    it('seed 001.14: takes a gradient of other placements and strides than its result', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const fn = (x: Tensor, y: Tensor, z: Tensor): Tensor =>
+          nn.functional.layerNorm(x.permute(0, 2, 1).contiguous(), [4], y, z).permute(0, 2, 1);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        for (const place of [Shard(1), Replicate()])
+          await assertAsEager(fn, compiled, async (run) => {
+            manualSeed(14);
+            const leaves = [randn([4, 2, 4]), randn([4]), randn([4])];
+            for (const leaf of leaves) leaf.requiresGrad_();
+            const placements = [Shard(1), Replicate(), Replicate()];
+            const [x, y, z] = leaves.map((leaf, i) =>
+              DTensor.fromLocal(leaf, mesh, [placements[i] as Placement]),
+            ) as [Tensor, Tensor, Tensor];
+            const out = run(x, y, z) as DTensor;
+            out.redistribute(mesh, [place]).mul(x).permute(0, 2, 1).sum().backward();
+            return factsOf([out, ...leaves.map((leaf) => leaf.grad)]);
+          });
+        assert.equal(counter.frameCount, 1);
+      });
+    });
+
+    it('seed 001.15: redistributes a distributed tensor that it creates', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const fn = (x: Tensor): Tensor =>
+          DTensor.fromLocal(x, mesh, [Shard(0)])
+            .redistribute(mesh, [Replicate()])
+            .toLocal()
+            .add(2);
+        const options = (x: Tensor): Tensor =>
+          DTensor.fromLocal(x, mesh, [Shard(0)], { runCheck: false })
+            .redistribute(mesh, [Replicate()], { asyncOp: false })
+            .toLocal()
+            .add(2);
+        for (const [i, form] of [fn, options].entries()) {
+          const compiled = compile(form, { ...FULL, backend: counter });
+          for (let call = 0; call < 2; call++)
+            assert.deepEqual(await valuesOf(compiled(ones([1]))), [3, 3]);
+          assert.equal(counter.frameCount, i + 1);
+        }
+      });
+    });
+
+    it('seed 001.16: reads the device of the mesh of an argument', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const fn = (x: DTensor): Tensor =>
+          x.deviceMesh.deviceType === 'cuda' ? x.add(1) : x.add(2);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        const x = DTensor.fromLocal(ones([4, 4]), mesh, [Shard(0)]);
+        for (let call = 0; call < 2; call++)
+          assert.deepEqual(await valuesOf(compiled(x)), Array(32).fill(3));
+        assert.equal(counter.opCount, 1);
+      });
+    });
+
+    it('seed 001.18: returns sums that are not yet reduced', async () => {
+      await onMesh(2, async (mesh) => {
+        const counter = counted();
+        const fn = (x: Tensor): Tensor => x.add(x);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        await assertAsEager(fn, compiled, async (run) => {
+          manualSeed(18);
+          const [x, y] = [randn([4, 4]), randn([4, 4])] as const;
+          for (const leaf of [x, y]) leaf.requiresGrad_();
+          const out = run(DTensor.fromLocal(x, mesh, [Partial()])) as DTensor;
+          assert.deepEqual(out.placements.map(String), [String(Partial())]);
+          out
+            .matmul(DTensor.fromLocal(y, mesh, [Replicate()]))
+            .sum()
+            .backward();
+          return factsOf([out, x.grad, y.grad]);
+        });
+        assert.equal(counter.frameCount, 1);
+      });
+    });
+  });
+}

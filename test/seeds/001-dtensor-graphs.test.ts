@@ -1,0 +1,279 @@
+/**
+ * Graphs of compiled functions on distributed tensors, graph breaks, fake ranks and parallel models
+ * as PyTorch's test_dtensor_compile.py requires them.
+ */
+import assert from 'node:assert/strict';
+import { FakeTensorMode, type ValueMeta } from '../../lib/compile/index.js';
+import {
+  ColwiseParallel,
+  DeviceMesh,
+  DTensor,
+  type DTensorSpec,
+  destroyProcessGroup,
+  initDeviceMesh,
+  initProcessGroup,
+  type ParallelizePlan,
+  Partial,
+  PrepareModuleInput,
+  PrepareModuleOutput,
+  parallelizeModule,
+  Replicate,
+  RowwiseParallel,
+  Shard,
+} from '../../lib/distributed.js';
+import {
+  arange,
+  compile,
+  compiler,
+  float32,
+  graphBreak,
+  manualSeed,
+  nn,
+  ones,
+  rand,
+  randn,
+  type Tensor,
+} from '../../lib/index.js';
+import {
+  CompileCounter,
+  CompileCounterWithBackend,
+  FakeStore,
+  withRanks,
+} from '../../lib/testing/index.js';
+import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
+import { commCounts } from '../parallel/compare.js';
+import {
+  assertAsEager,
+  assertClose,
+  BACKENDS,
+  FULL,
+  factsOf,
+  onMesh,
+  opsOf,
+  recordingBackend,
+} from './compiled.js';
+
+describe('a compiled function on distributed tensors', () => {
+  it('seed 001.4: is a graph of two local ops and no collective', async () => {
+    await onMesh(2, async (mesh) => {
+      const { backend, forward } = recordingBackend();
+      const compiled = compile((x: Tensor) => x.mul(x).add(2), { ...FULL, backend });
+      compiled(DTensor.fromLocal(rand([1]), mesh, [Shard(0)]));
+      assert.deepEqual(forward.map(opsOf), [['mul', 'add']]);
+    });
+  });
+
+  it('seed 001.6: breaks around a constructor, and captures the module behind it', async () => {
+    await onRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [1, 2]);
+      const placements = [Replicate(), Shard(0)];
+      const like = DTensor.fromLocal(randn([64, 32]), mesh, placements) as DTensor;
+      const spec = like._spec as DTensorSpec;
+      assert.deepEqual(spec.shape, [128, 32]);
+      let printed = 0;
+      const behind = new nn.ReLU();
+      const fn = (x: Tensor): Tensor => {
+        printed++;
+        graphBreak();
+        return behind(new DTensor(x, spec, { requiresGrad: x.requiresGrad }));
+      };
+      const counter = CompileCounter();
+      const compiled = compile(fn, { backend: counter });
+      const x = randn([64, 32], { requiresGrad: true });
+      await assertAsEager(fn, compiled, async (run) => factsOf([run(x)]));
+      // Once in each call of four, and once when the capture was tried.
+      assert.equal(printed, 5);
+      assert.equal(counter.frameCount, 1);
+    });
+  });
+
+  it('seed 001.7: calls a function that is excluded, once in each call', async () => {
+    await onMesh(2, async (mesh) => {
+      let calls = 0;
+      const wrap = compiler.disable(
+        (x: Tensor) => {
+          calls++;
+          return DTensor.fromLocal(x, mesh, [Replicate()]);
+        },
+        { recursive: false },
+      );
+      const compiled = compile(wrap, { backend: 'eager' });
+      const x = rand([32], { requiresGrad: true });
+      for (let call = 1; call <= 2; call++) {
+        const out = compiled(x);
+        assert.deepEqual(await valuesOf(out), await valuesOf(x));
+        assert.equal(out.requiresGrad, true);
+        assert.equal(calls, call);
+      }
+    });
+  });
+
+  it('seed 001.9: is a graph of one addition', async () => {
+    await onMesh(2, async (mesh) => {
+      const { backend, forward } = recordingBackend();
+      const fn = (x: Tensor): Tensor => DTensor.fromLocal(x, mesh, [Replicate()]).toLocal().add(2);
+      compile(fn, { ...FULL, backend })(ones([1], { requiresGrad: true }));
+      assert.deepEqual(forward.map(opsOf), [['add']]);
+    });
+  });
+
+  it('seed 001.10: has a fake with the shape and strides of an uneven shard', async () => {
+    await initProcessGroup('fake', { store: new FakeStore(), rank: 3, worldSize: 2 });
+    try {
+      const mesh = new DeviceMesh('cpu', [1, 3]);
+      const local = randn([10, 257, 160], { requiresGrad: true });
+      const partial = DTensor.fromLocal(local, mesh, [Partial()], {
+        shape: [10, 257, 160],
+        stride: [41120, 160, 1],
+      });
+      const real = partial.redistribute(mesh, [Shard(1)]) as DTensor;
+      const fake = new FakeTensorMode().fromTensor(real) as DTensor;
+      assert.deepEqual(real.shape, [10, 257, 160]);
+      assert.deepEqual(real.stride(), [41120, 160, 1]);
+      assert.deepEqual(real._localTensor.shape, [10, 128, 160]);
+      for (const each of [(t: DTensor) => t, (t: DTensor) => t._localTensor]) {
+        assert.deepEqual(each(fake).shape, each(real).shape);
+        assert.deepEqual(each(fake).stride(), each(real).stride());
+      }
+    } finally {
+      await destroyProcessGroup();
+    }
+  });
+
+  it('seed 001.11: gives backward a contiguous gradient', async () => {
+    await onMesh(2, async (mesh) => {
+      const { backend, backward } = recordingBackend();
+      const fn = (x: DTensor): Tensor => x.redistribute(mesh, [Shard(1)]);
+      const compiled = compile(fn, { ...FULL, backend });
+      const x = arange(4 * 7 * 6, { dtype: float32 })
+        .view([4, 7, 6])
+        .requiresGrad_();
+      const out = compiled(DTensor.fromLocal(x, mesh, [Partial()]) as DTensor) as DTensor;
+      out.toLocal().sum().backward();
+      const meta = backward[0]?.graph.placeholders.at(-1)?.metas[0] as ValueMeta;
+      assert.deepEqual(meta.shape, out._localTensor.shape);
+      const [, rows, columns] = meta.shape as [number, number, number];
+      assert.deepEqual(meta.strides, [rows * columns, columns, 1]);
+    });
+  });
+});
+
+class MLP extends nn.Module {
+  net1 = new nn.Linear(10, 16);
+  relu = new nn.ReLU();
+  net2 = new nn.Linear(16, 10);
+  forward(x: Tensor): Tensor {
+    return this.net2(this.relu(this.net1(x)));
+  }
+}
+
+class TwoMLPs extends nn.Module {
+  mlp_0 = new MLP();
+  mlp_1 = new MLP();
+  forward(x: Tensor): Tensor {
+    return this.mlp_1(this.mlp_0(x));
+  }
+}
+
+const plans: Record<string, () => ParallelizePlan> = {
+  '20': () => ({
+    mlp_0: PrepareModuleInput({
+      inputLayouts: [Shard(0)],
+      desiredInputLayouts: [Replicate()],
+    }),
+    'mlp_0.net1': ColwiseParallel(),
+    'mlp_0.net2': RowwiseParallel({ outputLayouts: Shard(0) }),
+    'mlp_1.net1': ColwiseParallel({ inputLayouts: Shard(0) }),
+    'mlp_1.net2': RowwiseParallel(),
+    mlp_1: PrepareModuleOutput({
+      outputLayouts: [Replicate()],
+      desiredOutputLayouts: [Shard(0)],
+    }),
+  }),
+  '21': () => ({
+    'mlp_0.net1': ColwiseParallel(),
+    'mlp_0.net2': RowwiseParallel(),
+    'mlp_1.net1': ColwiseParallel(),
+    'mlp_1.net2': RowwiseParallel(),
+  }),
+};
+
+/** The outputs, gradients and collectives of a tensor-parallel model, compiled and not. */
+async function compareParallel(
+  number: string,
+  backend: (typeof BACKENDS)[number],
+  rank: number,
+): Promise<void> {
+  const mesh = initDeviceMesh('cpu', [4]);
+  manualSeed(1);
+  const model = new TwoMLPs();
+  parallelizeModule(model, mesh, (plans[number] as () => ParallelizePlan)());
+  manualSeed(number === '20' ? rank : 0);
+  const x = rand([20, 10]);
+  const counter = CompileCounterWithBackend(backend);
+  const compiled = compile(model, { ...FULL, backend: counter });
+  await assertAsEager<(x: Tensor) => Tensor>(model, compiled, async (run) => {
+    model.zeroGrad();
+    let out: Tensor | null = null;
+    const counts = commCounts(() => {
+      out = run(x);
+      out.sum().backward();
+    });
+    const grads = [...model.parameters()].map((p) => p.grad);
+    return [await factsOf([out, ...grads]), counts];
+  });
+  assert.equal(counter.frameCount, 1);
+}
+
+/** A product of shards, gathered: its golden values, gradients and graphs. */
+async function compareRedistributed(): Promise<void> {
+  const mesh = initDeviceMesh('cpu', [4]);
+  const fn = (x: Tensor, y: Tensor): Tensor =>
+    DTensor.fromLocal(x.reshape(2, 4), mesh, [Shard(0)])
+      .matmul(DTensor.fromLocal(y.reshape(4, 2), mesh, [Shard(1)]))
+      .redistribute(mesh, [Replicate()])
+      .toLocal();
+  const { backend, forward, backward } = recordingBackend();
+  const compiled = compile(fn, { ...FULL, backend });
+  for (let call = 0; call < 2; call++) {
+    const [x, y] = [arange(8, { dtype: float32 }), arange(8, { dtype: float32 })];
+    for (const leaf of [x, y]) leaf.requiresGrad_();
+    const out = compiled(x, y);
+    assert.deepEqual(out.shape, [8, 8]);
+    assertClose(await valuesOf(out), await valuesOf(fn(x.detach(), y.detach())));
+    assert.equal(await out.sum().itemAsync(), 3776);
+    out.sum().backward();
+    assert.deepEqual(await valuesOf(x.grad as Tensor), [4, 20, 36, 52, 4, 20, 36, 52]);
+    assert.deepEqual(await valuesOf(y.grad as Tensor), [16, 16, 24, 24, 32, 32, 40, 40]);
+  }
+  const gathers = [forward, backward].map((graphs) =>
+    graphs.flatMap(opsOf).filter((name) => name === 'allGather'),
+  ) as [string[], string[]];
+  assert.deepEqual([forward.length, backward.length], [1, 1]);
+  assert.ok(gathers[0].length > 0);
+  assert.equal(gathers[1].length, 0);
+}
+
+describe('a parallel model in one frame', () => {
+  for (const backend of BACKENDS)
+    for (const number of Object.keys(plans))
+      it(
+        `seed 001.${number}: has the results and collectives of eager, backend ${backend}`,
+        withRanks(4, (rank) => compareParallel(number, backend, rank)),
+      );
+
+  it(
+    'seed 001.20: is as eagerly on ranks that are processes',
+    withRanks(4, (rank) => compareParallel('20', 'aot_eager', rank), { mode: 'process' }),
+  );
+
+  it(
+    'seed 001.24: gathers a product in forward, and nothing in backward',
+    withRanks(4, compareRedistributed),
+  );
+
+  it(
+    'seed 001.24: does so on ranks that are processes',
+    withRanks(4, compareRedistributed, { mode: 'process' }),
+  );
+});
