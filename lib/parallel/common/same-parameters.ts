@@ -2,22 +2,16 @@
  * Compares parameters between ranks by the purpose of their collectives. Native code compares the
  * whole text of a purpose, and an error shows the first 263 bytes of it.
  */
-import { broadcast, getBackend, type ProcessGroup, withPurpose } from '../../distributed/index.js';
-import {
-  type Device,
-  type DType,
-  empty,
-  int32,
-  nn,
-  noGrad,
-  type Shape,
-  type Tensor,
-} from '../../index.js';
+import { createHash } from 'node:crypto';
+import { withPurpose } from '../../distributed/index.js';
+import { type DType, nn, type Shape, type Tensor } from '../../index.js';
 
 const ADVICE = 'Build the same model on all ranks.';
 
 /** Bytes of descriptions that an error shows, beside the module. */
 const SHOWN = 160;
+/** How many hashes an error shows of more. */
+const HASHES = 8;
 
 /** What ranks must have in common of a tensor: `float32[4, 5]`, and whether it is frozen. */
 export function describeTensor(t: Tensor): string {
@@ -27,26 +21,6 @@ export function describeTensor(t: Tensor): string {
 
 export function describe(dtype: DType, shape: Shape, isFrozen: boolean): string {
   return `${dtype.name}[${shape.join(', ')}]${isFrozen ? ' frozen' : ''}`;
-}
-
-/** Consecutive descriptions that one error shows. */
-interface Chunk {
-  readonly first: number;
-  readonly texts: string[];
-}
-
-function chunksOf(texts: readonly string[]): Chunk[] {
-  const chunks: Chunk[] = [];
-  let room = 0;
-  for (const [i, text] of texts.entries()) {
-    room -= text.length + 2;
-    if (room < 0) {
-      chunks.push({ first: i, texts: [] });
-      room = SHOWN - text.length - 2;
-    }
-    chunks.at(-1)?.texts.push(text);
-  }
-  return chunks;
 }
 
 /** A list of parameters that the ranks of a group must have in common. */
@@ -59,36 +33,31 @@ export interface ParameterList {
 
 /**
  * Runs `fn`, whose collective also compares the parameters: ranks that have others get a
- * CollectiveError that shows the first that differ. Costs nothing for a few parameters; more are
- * compared by a small broadcast for every few of them.
+ * CollectiveError. It shows a few parameters; of many it shows hashes, which say where they differ.
  */
-export function comparingParameters<T>(
-  { owner, texts }: ParameterList,
-  group: ProcessGroup,
-  device: Device,
-  fn: () => T,
-): T {
-  const chunks = chunksOf(texts);
-  const last = chunks.pop();
-  if (last === undefined) return fn();
-  const purposeOf = ({ first, texts: shown }: Chunk): string => {
-    const which =
-      chunks.length === 0
-        ? 'the parameters'
-        : `parameters ${first + 1} to ${first + shown.length} of ${texts.length}`;
-    return `of ${which} of ${owner}: ${shown.join('; ')}\n${ADVICE}`;
-  };
-  // Ranks of a fake world are copies of this one.
-  if (getBackend(group) !== 'fake')
-    for (const chunk of chunks) withPurpose(purposeOf(chunk), () => compare(group, device));
-  return withPurpose(purposeOf(last), fn);
+export function comparingParameters<T>({ owner, texts }: ParameterList, fn: () => T): T {
+  if (texts.length === 0) return fn();
+  const all = texts.join('; ');
+  return all.length <= SHOWN
+    ? withPurpose(`of the parameters of ${owner}: ${all}\n${ADVICE}`, fn)
+    : withPurpose(
+        `of the ${texts.length} parameters of ${owner}, by their hashes ${hashesOf(texts)}: ${all}\n` +
+          `${ADVICE} Print namedParameters() of it where the hashes differ.`,
+        fn,
+      );
 }
 
-/** The smallest collective: its purpose is what matters. */
-function compare(group: ProcessGroup, device: Device): void {
-  const nothing = noGrad(() => empty([1], { dtype: int32, device }));
-  broadcast(nothing, group.ranks[0] as number, { group });
-  nothing.dispose();
+/** `1-5 3fa2c1, 6-10 …`: a hash for every few parameters. */
+function hashesOf(texts: readonly string[]): string {
+  const each = Math.ceil(texts.length / HASHES);
+  const hashes: string[] = [];
+  for (let first = 0; first < texts.length; first += each) {
+    const some = texts.slice(first, first + each);
+    const hash = createHash('sha256').update(some.join('\n')).digest('hex').slice(0, 6);
+    const range = some.length === 1 ? `${first + 1}` : `${first + 1}-${first + some.length}`;
+    hashes.push(`${range} ${hash}`);
+  }
+  return hashes.join(', ');
 }
 
 /** The purpose of a collective of one tensor among those of a module, which ranks compare. */

@@ -191,7 +191,7 @@ export class GradientReduction {
     const reduce = (): unknown => allReduce(flat, { op, group });
     this.isCompared = true;
     if (isCompared) reduce();
-    else comparingParameters(plan.list, group, plan.device, reduce);
+    else comparingParameters(plan.list, reduce);
   }
 
   /** The gradients of the shards, from their sums over the ranks that shard. */

@@ -138,9 +138,7 @@ export class GroupMemory {
     const { plan, isCompared } = this;
     const gather = (): unknown => allGatherIntoTensor(output, input, { group });
     this.isCompared = true;
-    withCallSite(plan.site, () =>
-      isCompared ? gather() : comparingParameters(plan.list, group, plan.device, gather),
-    );
+    withCallSite(plan.site, () => (isCompared ? gather() : comparingParameters(plan.list, gather)));
   }
 
   /**
