@@ -109,6 +109,8 @@ export interface CaptureHooks {
   setsGrad(t: Tensor, value: Tensor | null): void;
   /** Called before the size of the storage of a tensor, or its offset in the storage, is read. */
   readsMemory(t: Tensor, fact: MemoryFact): void;
+  /** Called before a tensor becomes the result of a collective, and before it is waited for. */
+  setsAsynchronous(t: Tensor, value: boolean): void;
   /** Called when a module is called or its flags are read. */
   usesModule(module: object): void;
 }

@@ -43,6 +43,8 @@ export type Trait =
   | 'compute-bound'
   /** Communicates with other ranks. */
   | 'collective'
+  /** Returns the result of a collective as one that is ready. */
+  | 'wait'
   /** Converts between local tensors and distributed ones. */
   | 'placement'
   /**

@@ -1,7 +1,6 @@
 /** The class of results of functional collectives, and `waitTensor`. */
+import { isAsynchronous, waited } from '../core/asynchronous.js';
 import { Tensor } from '../core/tensor.js';
-
-const awaited = new WeakSet<Tensor>();
 
 /**
  * The result of a functional collective, or of `toLocal()` after `redistribute(…, { asyncOp: true
@@ -13,21 +12,14 @@ const awaited = new WeakSet<Tensor>();
  */
 export abstract class AsyncCollectiveTensor extends Tensor {
   static override [Symbol.hasInstance](value: unknown): boolean {
-    return value instanceof Tensor && awaited.has(value);
+    return value instanceof Tensor && isAsynchronous(value);
   }
-}
-
-/** Marks the result of a collective. @internal */
-export function asynchronous(t: Tensor): Tensor {
-  awaited.add(t);
-  return t;
 }
 
 /**
  * Returns the tensor, which is no longer an AsyncCollectiveTensor. It does not block, and exists
- * for programs ported from PyTorch.
+ * for programs ported from PyTorch. In a compiled function it is a node of the graph.
  */
 export function waitTensor(tensor: Tensor): Tensor {
-  awaited.delete(tensor);
-  return tensor;
+  return waited(tensor);
 }

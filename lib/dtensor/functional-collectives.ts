@@ -4,6 +4,7 @@
  *
  * @see PyTorch `torch.distributed._functional_collectives`
  */
+import { asynchronous } from '../core/asynchronous.js';
 import { ShapeError } from '../core/errors.js';
 import { checkIntegers, checkOneOf, optionsOf, shown } from '../core/options.js';
 import { type ReduceOpName, reduceOpNames } from '../core/placement.js';
@@ -20,7 +21,7 @@ import {
   broadcastTensor,
   reduceScatterRows,
 } from '../ops/collectives.js';
-import { asynchronous, waitTensor } from './async-collective-tensor.js';
+import { waitTensor } from './async-collective-tensor.js';
 import { alongRows } from './redistribute/run.js';
 
 /** The ranks that take part: a group, or a mesh of one dimension; all ranks if left out. */

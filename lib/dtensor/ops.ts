@@ -3,6 +3,7 @@
  * tensors from local shards.
  */
 
+import { isAsynchronous, markAsynchronous } from '../core/asynchronous.js';
 import { withPurpose } from '../core/call-context.js';
 import { atCallSite } from '../core/call-site.js';
 import { dispatchOne } from '../core/dispatch.js';
@@ -15,7 +16,6 @@ import { contiguousStrides, type Shape, sameShape } from '../core/shape.js';
 import { aliasOf, Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
-import { AsyncCollectiveTensor, asynchronous } from './async-collective-tensor.js';
 import { withCause } from './redistribute/policy.js';
 import { redistributeLocal } from './redistribute/run.js';
 import { checkLocalShape, LocalShard, localShardOf } from './spec/local-shard.js';
@@ -105,8 +105,8 @@ const toLocalOp: Op<ToLocal> = defineOp({
   },
   compute: ([t]) => {
     const shard = requireLocalShard('toLocal', t).local;
-    const local =
-      shard instanceof AsyncCollectiveTensor ? asynchronous(aliasOf(shard)) : aliasOf(shard);
+    const local = aliasOf(shard);
+    if (isAsynchronous(shard)) markAsynchronous(local, true);
     local.versionCounter = t.sharedVersion();
     return [local];
   },

@@ -1,11 +1,11 @@
 /** The methods and properties of distributed tensors, added to Tensor. */
+import { asynchronous } from '../core/asynchronous.js';
 import { atCallSite } from '../core/call-site.js';
 import { ShardingError } from '../core/errors.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import type { Placement } from '../core/placement.js';
 import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
-import { asynchronous } from './async-collective-tensor.js';
 import { requireLocalShard, toLocalTensor, toSpec } from './ops.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec/checks.js';
 import { meshOf } from './spec/local-shard.js';

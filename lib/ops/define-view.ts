@@ -14,6 +14,7 @@ export function defineView<const S extends ParamSchema = Record<never, never>>(d
   sharding: ShardingRule<ParamsOf<S>>;
   vjp: OpDefinition<S>['vjp'];
   samples: () => readonly Sample<ParamsOf<S>>[];
+  traits?: OpDefinition<S>['traits'];
   publicCall?: (inputs: readonly [Tensor], params: ParamsOf<S>) => Tensor;
 }): Op<ParamsOf<S>> {
   const { view, samples, ...rest } = definition;

@@ -13,6 +13,7 @@ import {
   type NodeFacts,
 } from '../../autograd/node.js';
 import { SavedTensor } from '../../autograd/saved-tensor.js';
+import { markAsynchronous } from '../../core/asynchronous.js';
 import { AutogradError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { scope } from '../../core/scope.js';
@@ -48,6 +49,7 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[])
   const { trace, forward, backward } = fns;
   const locals = trace.locals.map((i) => localOf(primals[i] as RunValue));
   const values = withoutGrad(fns.makesOnlyResults ? forward : inScope(forward), locals);
+  for (const i of trace.waited) markAsynchronous(localOf(primals[i] as Tensor) as Tensor, false);
   const results = new Map<OutputSource, Tensor>();
   for (const source of trace.outputs)
     if (!results.has(source)) results.set(source, resultOf(source, values, primals));
@@ -89,6 +91,7 @@ function resultOf(
   if (source.kind === 'view') return primals[source.view.index] as Tensor;
   const local = values[source.at] as Tensor;
   local.base = null;
+  if (source.isAsynchronous) markAsynchronous(local, true);
   const result = source.sharding === null ? local : source.sharding.withLocal(local);
   if (source.shared) result.inPlaceForbidden = OUTPUT_SHARES_MEMORY;
   return result;

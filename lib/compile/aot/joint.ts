@@ -9,6 +9,7 @@ import { edgeOf } from '../../autograd/accumulate-grad.js';
 import { runBackward } from '../../autograd/engine.js';
 import { isGradEnabled } from '../../autograd/grad-mode.js';
 import type { Edge } from '../../autograd/node.js';
+import { isAsynchronous } from '../../core/asynchronous.js';
 import type { DrawParams } from '../../core/random.js';
 import { isNonOverlappingAndDense } from '../../core/shape.js';
 import { heldOf, type Sharding } from '../../core/sharding.js';
@@ -36,6 +37,8 @@ export type OutputSource =
       readonly at: number;
       /** The sharding of a distributed result; its local shard is without memory. */
       readonly sharding: Sharding | null;
+      /** Whether it is the result of a collective that nobody has waited for. */
+      readonly isAsynchronous: boolean;
       /** Whether another result shares its memory. */
       readonly shared: boolean;
     };
@@ -67,6 +70,8 @@ export interface JointTrace {
   readonly outputs: readonly OutputSource[];
   readonly roots: readonly Root[];
   readonly gradients: readonly PrimalGradient[];
+  /** The primals that were results of collectives, and that the function waits for. */
+  readonly waited: readonly number[];
 }
 
 /**
@@ -91,6 +96,8 @@ class JointTracer {
   private readonly locals: number[] = [];
   private readonly primalNodes: Node[] = [];
   private readonly histories: (GradFn | null)[] = [];
+  /** Results of collectives among the primals. */
+  private readonly asynchronous = new Map<Tensor, number>();
   private readonly results: Tensor[] = [];
   private readonly sources = new Map<Tensor, OutputSource>();
 
@@ -113,7 +120,8 @@ class JointTracer {
       recorder.unsupported('a view that is an argument was changed in place with a gradient');
     const sources = outputs.map((t, i) => this.sourceOf(t, i, outputs));
     const forwardOutputs = this.results.length;
-    const forward = this.results.map((t) => recorder.valueOf(heldOf(t)));
+    const forward = this.results.map((t) => recorder.resultOf(heldOf(t)));
+    const waited = [...this.asynchronous].flatMap(([t, i]) => (isAsynchronous(t) ? [] : [i]));
     const differentiable = [
       ...this.results.filter((t) => t.gradFn !== null),
       ...dirty.filter((t) => t.requiresGrad),
@@ -132,6 +140,7 @@ class JointTracer {
       outputs: sources,
       roots: roots.map(({ root }) => root),
       gradients,
+      waited,
     };
   }
 
@@ -160,6 +169,7 @@ class JointTracer {
       }
       storages.add(t.storage);
       this.borrowed.set(t, i);
+      if (isAsynchronous(heldOf(t))) this.asynchronous.set(heldOf(t), i);
       recorder.borrowed.borrowAsLeaf(t);
       this.histories[i] = t.gradFn;
       this.primalNodes.push(recorder.placeholder(heldOf(t), i, 'primal'));
@@ -195,6 +205,7 @@ class JointTracer {
       kind: 'result',
       at: this.results.length - 1,
       sharding: t.sharding,
+      isAsynchronous: isAsynchronous(heldOf(t)),
       shared: outputs.some((other) => other !== t && other.storage === t.storage),
     };
   }

@@ -4,6 +4,7 @@
  * hooks and `instanceof` work in a capture as they do in a run.
  */
 import { Node as TapeNode } from '../../autograd/node.js';
+import { isAsynchronous, markAsynchronous } from '../../core/asynchronous.js';
 import { CompileError } from '../../core/errors.js';
 import { FAKE_HANDLE, Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
@@ -12,6 +13,7 @@ import type { Tensor } from '../../core/tensor.js';
 interface Fields {
   readonly values: Partial<Tensor>;
   readonly version: number | null;
+  readonly isAsynchronous: boolean;
 }
 
 const FIELDS = [
@@ -77,6 +79,7 @@ export class Borrowed {
     this.held.set(t, {
       values,
       version: t.versionCounter === null ? null : t.versionCounter.value,
+      isAsynchronous: isAsynchronous(t),
     });
     t.gradTensor = null;
     t.storage = this.standIn(t.storage);
@@ -121,8 +124,9 @@ export class Borrowed {
 
   /** Gives all tensors their fields back. */
   restore(): void {
-    for (const [tensor, { values, version }] of this.held) {
+    for (const [tensor, { values, version, isAsynchronous: mark }] of this.held) {
       Object.assign(tensor, values);
+      if (isAsynchronous(tensor) !== mark) markAsynchronous(tensor, mark);
       if (tensor.versionCounter !== null && version !== null) tensor.versionCounter.value = version;
     }
     this.held.clear();

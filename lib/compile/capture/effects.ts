@@ -91,6 +91,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     readsVersion: (t) => recorder.versions.read(recorder, t),
     readsGrad: (t) => recorder.readsGrad(t),
     readsMemory: (t, fact) => recorder.readsMemory(t, fact),
+    setsAsynchronous: (t, value) => recorder.setsAsynchronous(t, value),
     usesModule: (module) => recorder.guards.addModule(module),
   };
 }

@@ -30,6 +30,11 @@ export class KnownTensors {
     this.moved(t);
   }
 
+  /** Gives a known tensor another value. */
+  change(t: Tensor, value: Value): void {
+    this.values.set(t, value);
+  }
+
   /** Called when a tensor has got other memory. */
   moved(t: Tensor): void {
     const { storage } = t;

@@ -3,6 +3,7 @@
  * program are borrowed when an op first meets them. What a graph cannot repeat ends the capture.
  */
 import { type GradMode, gradMode } from '../../autograd/grad-mode.js';
+import { isAsynchronous } from '../../core/asynchronous.js';
 import type { MemoryFact } from '../../core/backend.js';
 import { callSite } from '../../core/call-site.js';
 import type { CompileError } from '../../core/errors.js';
@@ -12,6 +13,7 @@ import { heldOf } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import { detachOp } from '../../ops/view.js';
+import { waitTensorOp } from '../../ops/wait-tensor.js';
 import type { EffectName } from '../graph/effects.js';
 import { Graph } from '../graph/graph.js';
 import { replayed } from '../graph/graph-module.js';
@@ -64,6 +66,8 @@ export class Recorder {
   readonly pendingHooks = new Set<PendingHook>();
   readonly draws: Draws;
   private readonly paths = new ModulePaths();
+  /** Results of collectives, and inputs that are some, which the first use waits for. */
+  private readonly pending = new Set<Tensor>();
   readonly level: RecordLevel;
 
   constructor(
@@ -86,6 +90,7 @@ export class Recorder {
     if (!first) return node;
     this.borrowed.borrow(t);
     this.define(t, { node, output: 0 });
+    if (this.level === 'lowered' && isAsynchronous(t)) this.pending.add(t);
     return node;
   }
 
@@ -119,6 +124,8 @@ export class Recorder {
     });
     for (let i = 0; i < outputs.length; i++)
       if (outputs[i] !== into) this.define(outputs[i] as Tensor, { node, output: i });
+    if (this.level === 'lowered' && op.traits.includes('collective'))
+      for (const t of outputs) this.pending.add(t);
     return node;
   }
 
@@ -237,7 +244,7 @@ export class Recorder {
   valueOf(t: Tensor): Value {
     if (t.storage === null) return { number: t };
     const known = this.known.get(t);
-    if (known !== undefined) return known;
+    if (known !== undefined) return this.pending.has(t) ? this.wait(t, known) : known;
     if (this.isOwn(t)) return this.aliasValue(t);
     const whole = this.wholeOf(t);
     if (whole !== undefined) return this.localShardValue(whole, t);
@@ -246,6 +253,35 @@ export class Recorder {
     this.guards.addConstant(t);
     this.constant(t);
     return this.known.get(t) as Value;
+  }
+
+  /** The value of a result, which the caller waits for if it is one of a collective. */
+  resultOf(t: Tensor): Value {
+    const same = isAsynchronous(t) ? (this.known.sameAs(t) ?? t) : t;
+    const known = this.pending.has(same) ? this.known.get(same) : undefined;
+    return known ?? this.valueOf(t);
+  }
+
+  /** A tensor becomes the result of a collective, or the program waits for it. */
+  setsAsynchronous(t: Tensor, value: boolean): void {
+    if (!this.recordsEffects) return;
+    if (this.level !== 'lowered') this.effect('setAsynchronous', [t], { value });
+    else if (!value) this.valueOf(heldOf(t));
+  }
+
+  private wait(t: Tensor, result: Value): Value {
+    this.pending.delete(t);
+    const node = this.graph.add({
+      kind: 'call',
+      name: waitTensorOp.name,
+      op: waitTensorOp,
+      inputs: [result],
+      metas: [metaOf(t)],
+      ...this.context(),
+    });
+    const value = { node, output: 0 };
+    this.known.change(t, value);
+    return value;
   }
 
   /** Borrows a tensor as a constant of the graph. */

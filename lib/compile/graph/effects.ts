@@ -3,6 +3,7 @@
  * of kind `effect` names one of them, so that passes, printing and copies see what it does.
  */
 
+import { asynchronous, waited } from '../../core/asynchronous.js';
 import type { Applicable } from '../../core/backend.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
@@ -128,6 +129,10 @@ export const effects = {
   }),
   /** Gives a generator the state that `keepRng` returned. */
   restoreRng: define({ isState: true, run: ([restore]) => (restore as () => void)() }),
+  /** Makes a tensor the result of a collective, or one that is waited for. */
+  setAsynchronous: define<{ value: boolean }>({
+    run: ([t], { value }) => void (value ? asynchronous : waited)(t as Tensor),
+  }),
   /** Ends the history of a tensor. */
   detach_: define({ run: ([t]) => void (t as Tensor & Tracked).detach_() }),
   /** Keeps the gradient of a tensor that is not a leaf. */

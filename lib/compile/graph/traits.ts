@@ -26,6 +26,11 @@ export function isView(node: Node): boolean {
   return node.op !== null && node.op.view !== null && node.into === null;
 }
 
+/** Whether the call returns the result of a collective, or an input that is one, as ready. */
+export function isWait(node: Node): boolean {
+  return node.op?.traits.includes('wait') ?? false;
+}
+
 /** Whether the node must stay although nothing uses its values. */
 export function mustStay(node: Node): boolean {
   return (

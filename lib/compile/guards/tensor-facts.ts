@@ -1,4 +1,5 @@
 /** What guards compare of a tensor beside its identity: its metadata, never its values. */
+import { isAsynchronous } from '../../core/asynchronous.js';
 import type { Device } from '../../core/device.js';
 import type { DType } from '../../core/dtype.js';
 import { formatShape, isContiguousLayout, type Shape, sameShape } from '../../core/shape.js';
@@ -21,6 +22,7 @@ export class TensorFacts {
   private readonly nodeName: string;
   private readonly isView: boolean;
   private readonly memory: Memory;
+  private readonly isAsynchronous: boolean;
   private readonly spec: Sharding['spec'] | null;
   private readonly local: TensorFacts | null;
 
@@ -34,6 +36,7 @@ export class TensorFacts {
     this.nodeName = t.gradFn?.name ?? '';
     this.isView = t.base !== null;
     this.memory = memoryOf(t);
+    this.isAsynchronous = isAsynchronous(t);
     this.spec = t.sharding?.spec ?? null;
     this.local = t.sharding === null ? null : new TensorFacts(t.sharding.local);
   }
@@ -48,6 +51,7 @@ export class TensorFacts {
       (this.history !== 'node' || t.gradFn?.name === this.nodeName) &&
       (t.base !== null) === this.isView &&
       memoryOf(t) === this.memory &&
+      isAsynchronous(t) === this.isAsynchronous &&
       (t.constructor === this.type || classOf(t) === this.type) &&
       (t.sharding === null ? this.local === null : this.matchesSharding(t.sharding))
     );
@@ -64,7 +68,8 @@ export class TensorFacts {
       t.dtype === this.dtype &&
       t.device === this.device &&
       t.leafRequiresGrad === (this.history === 'leaf') &&
-      t.disposed === (this.memory === 'freed')
+      t.disposed === (this.memory === 'freed') &&
+      isAsynchronous(t) === this.isAsynchronous
     );
   }
 
@@ -86,6 +91,7 @@ export class TensorFacts {
     if (this.history === 'leaf') parts.push('a leaf that requires a gradient');
     if (this.history === 'node') parts.push(`made by ${nodeName}`);
     if (this.memory !== 'live') parts.push(this.memory);
+    if (this.isAsynchronous) parts.push('a result of a collective');
     if (spec !== null) parts.push(`placed as ${spec}, local shard ${local}`);
     return parts.join(', ');
   }

@@ -6,7 +6,8 @@ import { FAKE_HANDLE, Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value, ValueMeta } from '../graph/node.js';
-import { isView } from '../graph/traits.js';
+import { isView, isWait } from '../graph/traits.js';
+import { isTagged } from './tags.js';
 import { type NodeValue, ValueMap } from './value-map.js';
 
 /** Memory that several values may share. */
@@ -52,13 +53,14 @@ export class Memory {
 
   /**
    * The value whose memory this one is a window on; itself if it has its own. A view of a tensor
-   * that `set_` moves later is its own base, because its memory is found nowhere else.
+   * that `set_` moves later is its own base, because its memory is found nowhere else; so is the
+   * waited result of a collective, because backward does not wait again.
    */
   base(value: NodeValue): NodeValue {
     let at = value;
     for (;;) {
       const next = source(at);
-      if (next === null) return at;
+      if (next === null || isKeptWait(at, next)) return at;
       if (at.node.into === null && this.movesAfter(next, at.node)) return at;
       at = next;
     }
@@ -141,6 +143,11 @@ export class Memory {
     while (block.whole !== block) block = block.whole;
     return block;
   }
+}
+
+/** Whether a value is waited for in forward only: a collective that runs again is waited for again. */
+function isKeptWait({ node }: NodeValue, result: NodeValue): boolean {
+  return isWait(node) && !isTagged(result.node);
 }
 
 /**

@@ -8,8 +8,8 @@ import type { Node } from '../graph/node.js';
 import { extract, isTensor } from './extract.js';
 import { halvesOf, type JointGraph, type Partition } from './joint-graph.js';
 import { bytesOf, Memory } from './memory.js';
-import { isTagged } from './recomputable.js';
 import { cheapestValues } from './saved-values.js';
+import { isTagged } from './tags.js';
 
 /** Options of {@link minCutRematerializationPartition}. */
 export interface MinCutOptions {

@@ -5,10 +5,9 @@
 import type { Node, ValueMeta } from '../graph/node.js';
 import { communicates, isRandom, isView, writes } from '../graph/traits.js';
 import { bytesOf, isAlias, type Memory } from './memory.js';
+import { isResharded, regionOf } from './tags.js';
 
-const RECOMPUTE = 'mustRecompute';
 const SAVE = 'mustSave';
-const RESHARD = 'reshardAfterForward';
 
 /** Whether the node, run again in backward, may give another value or repeat an effect. @internal */
 export function isUnrepeatable(node: Node, memory: Memory): boolean {
@@ -44,7 +43,7 @@ export function isCostly(node: Node): boolean {
  * @internal
  */
 export function isRecomputed(node: Node, users: readonly Node[]): boolean {
-  if (communicates(node) && node.tags.has(RESHARD)) return true;
+  if (communicates(node) && isResharded(node)) return true;
   const region = regionOf(node);
   if (region === undefined || node.tags.has(SAVE)) return false;
   return users.every((user) => (regionOf(user) ?? region) === region);
@@ -53,17 +52,6 @@ export function isRecomputed(node: Node, users: readonly Node[]): boolean {
 /** Whether a value of the node is saved wherever backward reads it. @internal */
 export function isSaved(node: Node): boolean {
   return node.tags.has(SAVE) || regionOf(node) !== undefined;
-}
-
-/** Whether a tag says of the node that backward computes it again. @internal */
-export function isTagged(node: Node): boolean {
-  return regionOf(node) !== undefined || node.tags.has(RESHARD);
-}
-
-function regionOf({ tags }: Node): string | undefined {
-  for (const tag of tags)
-    if (tag === RECOMPUTE || tag.startsWith(`${RECOMPUTE}:`)) return tag.slice(RECOMPUTE.length);
-  return undefined;
 }
 
 /** Whether a compiler can compute the node in the same pass over memory as others. @internal */
