@@ -19,14 +19,19 @@ export interface CheckpointWrapperOptions extends CheckpointOptions {
   checkpointFn?: (...args: never[]) => unknown;
 }
 
+type Call = (...args: unknown[]) => unknown;
+type Run = (module: Call, args: readonly unknown[]) => unknown;
+
 class CheckpointWrapper extends nn.Module<unknown[], unknown> {
-  constructor(module: nn.AnyModule, run: (args: readonly unknown[]) => unknown) {
+  constructor(module: nn.AnyModule, run: Run) {
     super();
-    // The empty name is that of a wrapped module: names below stay as they were.
-    (this as unknown as Record<string, unknown>)[''] = module;
+    // The empty name is that of a wrapped module: names below stay as they were. A wrapper of
+    // another kind may take its place.
+    const children = this as unknown as Record<'', Call>;
+    children[''] = module as unknown as Call;
     forward(this, module);
-    hide(this, '_checkpointWrappedModule', { value: module });
-    hide(this, 'forward', { value: (...args: unknown[]) => run(args) });
+    hide(this, '_checkpointWrappedModule', { get: () => children[''] });
+    hide(this, 'forward', { value: (...args: unknown[]) => run(children[''], args) });
     this.training = module.training;
   }
 
@@ -92,21 +97,17 @@ export function checkpointWrapper<M extends nn.AnyModule>(
     ...others
   } = optionsOf(op, options);
   checkOneOf(op, 'checkpointImpl', checkpointImpl, Object.values(CheckpointImpl));
-  const call = module as unknown as (...args: unknown[]) => unknown;
   if (checkpointFn === undefined) {
     checkedOptions(op, others);
-    return wrapped(module, (args) => runCheckpoint('checkpoint', call, args, others));
+    return wrapped(module, (call, args) => runCheckpoint('checkpoint', call, args, others));
   }
   checkFunction(op, 'checkpointFn', checkpointFn);
-  const run = checkpointFn as (...args: unknown[]) => unknown;
+  const run = checkpointFn as Call;
   const last = Object.keys(others).length === 0 ? [] : [others];
-  return wrapped(module, (args) => run(call, ...args, ...last));
+  return wrapped(module, (call, args) => run(call, ...args, ...last));
 }
 
-function wrapped<M extends nn.AnyModule>(
-  module: M,
-  run: (args: readonly unknown[]) => unknown,
-): M & CheckpointWrapped<M> {
+function wrapped<M extends nn.AnyModule>(module: M, run: Run): M & CheckpointWrapped<M> {
   return new CheckpointWrapper(module, run) as unknown as M & CheckpointWrapped<M>;
 }
 

@@ -68,6 +68,20 @@ describe('checkpointWrapper', () => {
     );
   });
 
+  it('runs the module that has taken the place of the wrapped one', () => {
+    const wrapper = checkpointWrapper(new nn.Identity());
+    const other = new nn.Linear(6, 2);
+    (wrapper as unknown as Record<string, nn.Module>)[''] = other;
+    const x = randn([4, 6]);
+    assert.deepEqual(wrapper(x).tolist(), other(x).tolist());
+    assert.equal(wrapper._checkpointWrappedModule, other);
+    const own = checkpointWrapper(new nn.Identity(), {
+      checkpointFn: (module: nn.Module, t: Tensor) => module(t),
+    });
+    (own as unknown as Record<string, nn.Module>)[''] = other;
+    assert.deepEqual(own(x).tolist(), other(x).tolist());
+  });
+
   it('wraps a model as a whole, and in a wrapper', () => {
     const model = new Model();
     const before = namesOf(model);

@@ -1,5 +1,6 @@
 /** A model of flat parameters trains as one device does, with each option. */
 import {
+  applyActivationCheckpointing,
   CPUOffload,
   type FSDPOptions,
   initDeviceMesh,
@@ -12,6 +13,7 @@ import {
   batchOf,
   Model,
   makeModel,
+  Net,
   oneDevice,
   step,
   Tied,
@@ -58,6 +60,26 @@ describe('FullyShardedDataParallel', () => {
           assertTrainsAlike(Model, rank, 3, { shardingStrategy, useOrigParams }),
         ),
       );
+
+  for (const [ranks, useOrigParams] of [
+    [1, false],
+    [2, false],
+    [3, true],
+  ] as const)
+    it(
+      `wraps ${ranks} ranks' modules inside of activation checkpoints, with useOrigParams: ${useOrigParams}`,
+      withRanks(ranks, (rank) =>
+        assertTrainsAlike(
+          Model,
+          rank,
+          ranks,
+          { useOrigParams, autoWrapPolicy: (module) => module instanceof Net },
+          (model) => {
+            applyActivationCheckpointing(model, { checkFn: (module) => module instanceof Net });
+          },
+        ),
+      ),
+    );
 
   for (const [shardingStrategy, useOrigParams] of [
     ['HYBRID_SHARD', false],
