@@ -13,6 +13,7 @@ export class OriginalParameters {
   private readonly entries: readonly FlatEntry[];
   /** The memory of the shard that the parameters are views of. */
   private memory: object | null = null;
+  private takesGradients = false;
 
   /** In the order of the entries. */
   readonly parameters: readonly nn.Parameter[];
@@ -21,6 +22,14 @@ export class OriginalParameters {
     this.flatParam = flatParam;
     this.entries = [...entries.values()];
     this.parameters = [...entries].map(([parameter, entry]) => plainParameter(parameter, entry));
+    this.takeGradients();
+  }
+
+  /** Divides each gradient of the shard, once that gets any. */
+  private takeGradients(): void {
+    const { flatParam } = this;
+    if (this.takesGradients || !flatParam.requiresGrad) return;
+    this.takesGradients = true;
     flatParam.registerPostAccumulateGradHook(() => this.takeGradient());
   }
 
@@ -62,6 +71,7 @@ export class OriginalParameters {
   adopt(): void {
     const { flatParam, parameters } = this;
     flatParam.requiresGrad_(parameters.some(({ requiresGrad }) => requiresGrad));
+    this.takeGradients();
     const storage = flatParam.untypedStorage();
     const moved = parameters.flatMap((parameter, i) =>
       parameter.untypedStorage() === storage ? [] : [{ parameter, i }],

@@ -133,12 +133,46 @@ describe('FullyShardedDataParallel', () => {
     ),
   );
 
+  for (const [ranks, options] of [
+    [2, {}],
+    [1, { useOrigParams: true }],
+    [3, { useOrigParams: true }],
+    [2, { useOrigParams: true, shardingStrategy: 'NO_SHARD' }],
+  ] as [number, FSDPOptions][]) {
+    it(
+      `leaves a frozen module as it is on ${ranks} ranks with ${JSON.stringify(options)}`,
+      withRanks(ranks, (rank) =>
+        assertTrainsAlike(Model, rank, ranks, options, (model) => {
+          model.getSubmodule('first').requiresGrad_(false);
+        }),
+      ),
+    );
+
+    it(
+      `leaves the frozen parameters of the root on ${ranks} ranks with ${JSON.stringify(options)}`,
+      withRanks(ranks, (rank) =>
+        assertTrainsAlike(Model, rank, ranks, options, (model) => {
+          model.getSubmodule('second').requiresGrad_(false);
+        }),
+      ),
+    );
+  }
+
   it(
-    'leaves a frozen module as it is',
-    withRanks(2, (rank) =>
-      assertTrainsAlike(Model, rank, 2, {}, (model) => {
-        model.getSubmodule('first').requiresGrad_(false);
-      }),
-    ),
+    'trains original parameters from when they are unfrozen',
+    withRanks(2, async (rank) => {
+      const plain = makeModel(Model).requiresGrad_(false);
+      const model = wrap(makeModel(Model).requiresGrad_(false), { useOrigParams: true });
+      const modules = [plain, model] as const;
+      const optimizers = modules.map((each) => new optim.AdamW(each.parameters(), { lr: 0.01 }));
+      model(batchOf(0, rank, 2));
+      for (const each of modules) each.requiresGrad_(true);
+      for (let i = 0; i < STEPS; i++) {
+        step(plain, optimizers[0] as optim.Optimizer, batchOf(i, 0, 1));
+        step(model, optimizers[1] as optim.Optimizer, batchOf(i, rank, 2));
+      }
+      const state = await valuesOf(Object.entries(model.stateDict()));
+      assertClose(state, await valuesOf(plain.namedParameters()));
+    }),
   );
 });
