@@ -81,7 +81,7 @@ export class SavedTensor {
   private readonly storage: Storage | null;
   private readonly hooks: SavedTensorsHooks | null = null;
   private readonly ownsMemory: boolean = true;
-  private standIn: Tensor | null = null;
+  private standIn: (() => Tensor) | null = null;
   private packed: unknown = null;
   /** The packed leaf, which gets the gradient of the unpacked tensor. */
   private leaf: Tensor | null = null;
@@ -124,8 +124,8 @@ export class SavedTensor {
     return this.hooks !== null;
   }
 
-  /** Makes {@link unpack} return this tensor while a backward pass is captured; null ends it. */
-  lend(value: Tensor | null): void {
+  /** Makes {@link unpack} return these tensors while a backward pass is captured; null ends it. */
+  lend(value: (() => Tensor) | null): void {
     this.standIn = value;
   }
 
@@ -135,7 +135,7 @@ export class SavedTensor {
    */
   unpack(op: string, role: string, maker: GradFn, needsHistory: boolean): Tensor {
     const { hooks: own } = this;
-    if (this.standIn !== null) return this.standIn;
+    if (this.standIn !== null) return this.standIn();
     if (own !== null) {
       const unpacked = outsideScopes(() => own.unpack(this.packed));
       if (!(unpacked instanceof Tensor))

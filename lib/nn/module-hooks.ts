@@ -1,6 +1,7 @@
 /** Hooks of modules, and the call of a module that runs them around `forward` and backward. */
 import { Function as AutogradFunction, type FunctionContext } from '../autograd/function.js';
 import { isGradEnabled } from '../autograd/grad-mode.js';
+import { describeHook } from '../autograd/made-hooks.js';
 import type { HookHandle, Node } from '../autograd/node.js';
 import { callContext, insideModule } from '../core/call-context.js';
 import { ArgumentError } from '../core/errors.js';
@@ -302,14 +303,31 @@ class BackwardHookRun {
   watchInputs(node: Node, at: readonly number[], count: number): void {
     const spread = (grads: Gradients): (Tensor | null)[] =>
       Array.from({ length: count }, (_, i) => grads[at.indexOf(i)] ?? null);
-    node.registerHook((gradInputs) => {
+    const hook = (gradInputs: Gradients): (Tensor | null)[] | undefined => {
       const replaced = this.afterInputs(spread(gradInputs));
       return replaced === undefined ? undefined : at.map((i) => replaced[i] ?? null);
-    });
+    };
+    node.registerHook(this.described(hook, () => ['inputs', at, count, this.after()]));
   }
 
   watchOutputs(node: Node): void {
-    node.registerPrehook((grads) => this.beforeOutputs(grads));
+    const hook = (grads: Gradients): Gradients | undefined => this.beforeOutputs(grads);
+    const { backwardPre } = this.module.hooks;
+    const facts = (): unknown[] => [
+      'outputs',
+      [...backwardPre.values()],
+      this.hasInputNode ? null : this.after(),
+    ];
+    node.registerPrehook(this.described(hook, facts));
+  }
+
+  private described<F extends object>(hook: F, facts: () => readonly unknown[]): F {
+    const { module } = this;
+    return describeHook(hook, { owner: this, module, facts: () => [module, ...facts()] });
+  }
+
+  private after(): unknown[] {
+    return [...this.module.hooks.backward.values()];
   }
 
   private beforeOutputs(grads: Gradients): Gradients | undefined {

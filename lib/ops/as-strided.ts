@@ -31,8 +31,8 @@ const stridedParams = {
 };
 type Strided = ParamsOf<typeof stridedParams>;
 
-/** One more than the largest position that a window reaches. */
-function endOf(size: Shape, stride: Shape, offset: number): number {
+/** One more than the largest position that a window reaches. @internal */
+export function endOf(size: Shape, stride: Shape, offset: number): number {
   return size.some((s) => s === 0)
     ? 0
     : size.reduce((end, s, i) => end + (s - 1) * (stride[i] as number), offset + 1);

@@ -1,13 +1,15 @@
 /** Captures a backward pass: the engine runs once on borrowed tensors, hooks included. */
 import { type EngineOptions, runBackward } from '../../autograd/engine.js';
+import { noGrad } from '../../autograd/grad-mode.js';
 import type { Edge } from '../../autograd/node.js';
 import type { Tensor } from '../../core/tensor.js';
+import { asStrided } from '../../ops/as-strided.js';
 import { capturing } from '../capture/capture.js';
 import { recording } from '../capture/levels.js';
 import { Recorder } from '../capture/recorder.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { GuardCollector } from '../guards/guard-collector.js';
-import type { BackwardSignature } from './signature.js';
+import type { BackwardSignature, LiftedSave } from './signature.js';
 
 /** A captured pass. */
 export interface CapturedBackward {
@@ -24,7 +26,9 @@ export function captureBackward(
   rootGrads: readonly Tensor[],
   options: EngineOptions,
 ): CapturedBackward {
-  const recorder = new Recorder(new GuardCollector(), 'backward');
+  const guards = new GuardCollector();
+  for (const module of signature.modules) guards.addModule(module);
+  const recorder = new Recorder(guards, 'backward');
   const { saves } = signature;
   const leaves = new Set(signature.leavesWithGrad);
   try {
@@ -35,14 +39,26 @@ export function captureBackward(
         });
         for (const draw of signature.draws) recorder.drawPlaceholder(draw);
         for (const leaf of leaves) recorder.readsGrad(leaf);
-        for (const { saved, value } of saves) saved.lend(value);
+        for (const save of saves) save.saved.lend(() => valueOf(save));
         const found = runBackward(roots, () => rootGrads, { ...options, retainGraph: true });
+        const changed = guards.changed();
+        if (changed !== undefined) recorder.unsupported(`a hook changed ${changed}`);
         return finished(recorder, found);
       }),
     );
+  } catch (error) {
+    guards.restore();
+    throw error;
   } finally {
     for (const { saved } of saves) saved.lend(null);
   }
+}
+
+/** What a node gets for a saved tensor: the tensor, or a view of its base as that is now. */
+function valueOf({ value, freedBase }: LiftedSave): Tensor {
+  if (freedBase === null) return value;
+  const { shape, strides, storageOffset } = value;
+  return noGrad(() => asStrided(freedBase, shape, strides, storageOffset));
 }
 
 function finished(recorder: Recorder, found: readonly (Tensor | null)[]): CapturedBackward {

@@ -4,17 +4,24 @@
  */
 import { AccumulateGrad } from '../../autograd/accumulate-grad.js';
 import type { EngineOptions } from '../../autograd/engine.js';
+import type { MadeHook } from '../../autograd/made-hooks.js';
 import type { Edge, Node } from '../../autograd/node.js';
 import type { SavedTensor } from '../../autograd/saved-tensor.js';
 import type { DrawParams } from '../../core/random.js';
 import { Tensor } from '../../core/tensor.js';
+import { endOf } from '../../ops/as-strided.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
-import { hookFacts } from './hook-facts.js';
+import { type HookVisitor, hookFacts } from './hook-facts.js';
 
 /** A tensor that a node saved, and what stands for it in a capture. */
 export interface LiftedSave {
   readonly saved: SavedTensor;
   readonly value: Tensor;
+  /**
+   * What the value is a view of, if their memory was freed: a hook gives the base memory before the
+   * view is used, and the view is made again then. Else null.
+   */
+  readonly freedBase: Tensor | null;
 }
 
 /** A backward pass as data. */
@@ -29,6 +36,8 @@ export interface BackwardSignature {
   /** Leaves that have a gradient already. */
   readonly leavesWithGrad: readonly Tensor[];
   readonly nodes: readonly Node[];
+  /** The modules whose hooks it runs. */
+  readonly modules: ReadonlySet<object>;
 }
 
 /** The signature of a pass; null if a node of it cannot be captured. */
@@ -50,23 +59,41 @@ export function signatureOf(
   return walk;
 }
 
-class GraphWalk implements BackwardSignature {
+class GraphWalk implements BackwardSignature, HookVisitor {
   readonly structure: unknown[] = [];
   readonly draws: DrawParams[] = [];
   readonly saves: LiftedSave[] = [];
   readonly leavesWithGrad: Tensor[] = [];
   readonly nodes: Node[] = [];
-  private readonly found = new Set<Tensor>();
+  /** The lifts with their positions. */
+  private readonly found = new Map<Tensor, number>();
   private readonly indices = new Map<Node, number>();
+  private readonly owners = new Map<object, number>();
+  readonly modules = new Set<object>();
 
   get lifts(): readonly Tensor[] {
-    return [...this.found];
+    return [...this.found.keys()];
   }
 
+  /** Adds a value; its position is a part of the structure. */
   lift(value: RunValue): void {
-    if (value instanceof Tensor) {
-      if (value.storage !== null) this.found.add(value);
-    } else if (isDraw(value)) this.draws.push(value);
+    if (isDraw(value)) this.draw(value);
+    if (!(value instanceof Tensor) || value.storage === null) return;
+    const position = this.found.get(value) ?? this.found.size;
+    this.found.set(value, position);
+    this.structure.push(position);
+  }
+
+  private draw(draw: DrawParams): void {
+    this.structure.push(this.draws.indexOf(draw));
+    this.draws.push(draw);
+  }
+
+  made({ owner, module }: MadeHook): number {
+    this.modules.add(module);
+    const known = this.owners.get(owner) ?? this.owners.size;
+    this.owners.set(owner, known);
+    return known;
   }
 
   visit(node: Node): void {
@@ -100,20 +127,31 @@ class GraphWalk implements BackwardSignature {
 
   private describe(node: Node): boolean {
     const facts = node.facts();
-    const hooks = hookFacts(node, (value) => this.lift(value));
+    const hooks = hookFacts(node, this);
     if (facts === null || hooks === null) return false;
     if (facts.saved.some((saved) => saved.hasHooks)) return false;
     this.structure.push(node.constructor, node.name, node.numOutputs, facts.facts, hooks);
     this.structure.push(node.edges.map((edge) => (edge ? this.place(edge) : null)));
     this.structure.push(facts.saved.length, facts.draws.length);
-    this.draws.push(...facts.draws);
+    for (const draw of facts.draws) this.draw(draw);
     facts.saved.forEach((saved, i) => {
       const value = saved.unpack(node.name, `saved value ${i}`, node, false);
-      this.saves.push({ saved, value });
-      this.lift(value);
+      this.save(saved, value);
     });
     if (node instanceof AccumulateGrad) this.describeLeaf(node.variable);
     return true;
+  }
+
+  private save(saved: SavedTensor, value: Tensor): void {
+    const { base, shape, strides, storageOffset } = value;
+    const isFreed =
+      base !== null &&
+      base.storage === value.storage &&
+      value.sharding === null &&
+      !hasMemory(value);
+    if (isFreed) this.structure.push(shape, strides, storageOffset);
+    this.saves.push({ saved, value, freedBase: isFreed ? base : null });
+    this.lift(isFreed ? base : value);
   }
 
   private describeLeaf(leaf: Tensor): void {
@@ -126,4 +164,11 @@ class GraphWalk implements BackwardSignature {
 
 function metadata(t: Tensor): readonly unknown[] {
   return [t.dtype, t.device, t.shape, t.strides, t.sharding?.spec.id ?? null];
+}
+
+/** Whether the storage of a tensor has not been resized to less than the tensor needs. */
+function hasMemory({ shape, strides, storageOffset, dtype, storage }: Tensor): boolean {
+  return (
+    storage === null || storage.nbytes >= endOf(shape, strides, storageOffset) * dtype.itemsize
+  );
 }

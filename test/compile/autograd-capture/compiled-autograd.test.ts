@@ -1,7 +1,7 @@
 /** Backward passes as captured graphs: gradients of eager mode, few captures, hooks inlined. */
 import assert from 'node:assert/strict';
 import { compile, compiledAutograd, type GraphModule } from '../../../lib/compile/index.js';
-import { autograd, manualSeed, nn, optim, rand, type Tensor } from '../../../lib/index.js';
+import { autograd, manualSeed, nn, optim, rand, type Tensor, tensor } from '../../../lib/index.js';
 
 const { functional } = nn;
 
@@ -121,6 +121,63 @@ describe('compiledAutograd', () => {
     );
     assert.equal(graphs.length, 2);
     assert.equal(ran, 4);
+  });
+
+  it('tells passes apart that saved equal tensors in other places', () => {
+    const [c, d] = [tensor([2]), tensor([3])];
+    const { compiler, graphs } = counting(null);
+    for (const other of [c, d, c]) {
+      const x = tensor([1], { requiresGrad: true });
+      compiledAutograd.enable(compiler, () => x.mul(c).mul(other).mul(d).mul(c).backward());
+      assert.deepEqual(x.grad?.tolist(), [12 * other.item()]);
+    }
+    assert.equal(graphs.length, 2);
+  });
+
+  it('leaves passes to the engine whose hooks set attributes of their module', () => {
+    const make = (): nn.Linear & { count: number } => {
+      const layer = Object.assign(new nn.Linear(4, 4), { count: 0 });
+      layer.registerFullBackwardHook((m) => {
+        (m as typeof layer).count++;
+      });
+      return layer;
+    };
+    const { compiler } = counting(null);
+    const layer = make();
+    for (let i = 1; i < 4; i++) {
+      const x = rand([3, 4]).requiresGrad_();
+      compiledAutograd.enable(compiler, () => layer(x).sum().backward());
+      assert.equal(layer.count, i);
+    }
+  });
+
+  it('inlines the backward hooks of modules, and captures anew when a module has another', () => {
+    let ran = 0;
+    const make = (): nn.AnyModule => {
+      const layer = new nn.Linear(4, 4);
+      layer.registerFullBackwardPreHook((_m, [grad]) => {
+        ran++;
+        return [(grad as Tensor).add(1)];
+      });
+      const model = new nn.Sequential(layer, layer);
+      let calls = 0;
+      model.registerForwardPreHook(() => {
+        // A change of the hooks that run in the third pass.
+        if (calls++ === 2)
+          layer.registerFullBackwardHook((_m, [grad]) => [(grad as Tensor).mul(3)]);
+      });
+      return model;
+    };
+    const expected = steps(make, call, (fn) => fn());
+    assert.equal(ran, 8);
+    ran = 0;
+    const { compiler, graphs } = counting(null);
+    assert.deepEqual(
+      steps(make, call, (fn) => compiledAutograd.enable(compiler, fn)),
+      expected,
+    );
+    // Without gradients, with some, and with the later hook, each for two calls of the layer.
+    assert.deepEqual([graphs.length, ran], [3, 6]);
   });
 
   it('captures autograd.grad and backward of some inputs, and keeps retained graphs', () => {
