@@ -1,0 +1,224 @@
+/** Captured backward passes as PyTorch's test_distributed_patterns.py requires them. */
+import assert from 'node:assert/strict';
+import {
+  type BackwardCompiler,
+  compiledAutograd,
+  type GraphModule,
+} from '../../lib/compile/index.js';
+import {
+  autograd,
+  cat,
+  compile,
+  compiler,
+  manualSeed,
+  nn,
+  noGrad,
+  ones,
+  ops,
+  rand,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
+import { type CompileCounter, CompileCounterWithBackend } from '../../lib/testing/index.js';
+import { assertClose, BACKENDS, FULL } from './compiled.js';
+
+const compiledBy =
+  (backend: CompileCounter): BackwardCompiler =>
+  (module) =>
+    compile((...inputs: Tensor[]) => module.run(inputs), {
+      ...FULL,
+      backend,
+    }) as ReturnType<BackwardCompiler>;
+const asItIs: BackwardCompiler =
+  (module: GraphModule) =>
+  (...inputs) =>
+    module.run(inputs);
+
+/** Four steps without zeroGrad. */
+function steps(run: (x: Tensor) => Tensor, x: Tensor): Tensor {
+  let out: Tensor | null = null;
+  for (let i = 0; i < 4; i++) {
+    out = run(x);
+    out.sum().backward();
+  }
+  return out as unknown as Tensor;
+}
+
+class Obj {
+  val: Tensor;
+  constructor(val: Tensor) {
+    this.val = val;
+  }
+}
+
+interface Counted extends nn.Linear {
+  counts: Tensor[];
+}
+
+/** A linear layer with backward hooks that count and change gradients, and its input. */
+function hooked(allowsEager: boolean): { model: Counted; x: Tensor; runs: () => number } {
+  let runs = 0;
+  const ran = (module: nn.AnyModule, which: number): void => {
+    runs++;
+    assert.ok(allowsEager || compiler.isCompiling());
+    assert.deepEqual((module as Counted).weight.shape, [10, 10]);
+    (module as Counted).counts[which]?.add_(1);
+  };
+  manualSeed(1234);
+  const model = new nn.Linear(10, 10) as unknown as Counted;
+  model.counts = [tensor(0), tensor(0)];
+  model.registerFullBackwardPreHook((module, [grad]) => {
+    ran(module, 0);
+    return [(grad as Tensor).add(1.2).sin()];
+  });
+  model.registerFullBackwardHook((module, [grad]) => {
+    ran(module, 1);
+    return [(grad as Tensor).add(3.4).sin()];
+  });
+  return { model, x: rand([2, 10], { requiresGrad: true }), runs: () => runs };
+}
+
+const values = (...tensors: (Tensor | null | undefined)[]): unknown =>
+  tensors.map((t) => t?.tolist() ?? null);
+
+function seen({ model, x }: ReturnType<typeof hooked>, out: Tensor): unknown {
+  return values(out, x.grad, model.weight.grad, model.bias?.grad, ...model.counts);
+}
+
+for (const backend of BACKENDS)
+  describe(`captured backward passes, backend ${backend}`, () => {
+    for (const captures of [true, false])
+      it(`seed 004.1: a hook uses what it closes over${captures ? ', in a captured backward' : ''}`, () => {
+        const fn = (x: Tensor, obj: Obj): Tensor => {
+          const y = x.sin();
+          const closed = y.add(1);
+          y.registerHook((grad) => grad.add(obj.val).add(closed));
+          return y.sin();
+        };
+        const counter = CompileCounterWithBackend(backend);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        const gradients = (run: typeof fn): unknown => {
+          const [first, second] = [new Obj(tensor(88)), new Obj(tensor(99))];
+          return [first, second, second, first].map((obj, call) => {
+            if (call === 3) obj.val.fill_(7);
+            const x = ones([4], { requiresGrad: true });
+            run(x, obj).sum().backward();
+            return x.grad?.tolist();
+          });
+        };
+        const expected = gradients(fn);
+        const backwards = CompileCounterWithBackend(backend);
+        const enabled = (): unknown =>
+          captures
+            ? compiledAutograd.enable(compiledBy(backwards), () => gradients(compiled))
+            : gradients(compiled);
+        assertClose(enabled(), expected);
+        assertClose(
+          (expected as number[][]).map(([first]) => first).slice(0, 2),
+          [48.9015934, 54.8449189],
+        );
+        // One for each instance, whose values may change.
+        assert.deepEqual([counter.frameCount, backwards.frameCount], [2, captures ? 2 : 0]);
+      });
+
+    it('seed 004.10: hooks of a module run while backward is captured only', () => {
+      const [eager, other] = [hooked(true), hooked(false)];
+      const expected = seen(eager, steps(eager.model, eager.x));
+      const [forward, backward] = [
+        CompileCounterWithBackend(backend),
+        CompileCounterWithBackend(backend),
+      ];
+      const compiled = compile(other.model, { ...FULL, backend: forward });
+      const out = compiledAutograd.enable(compiledBy(backward), () =>
+        steps(compiled as (x: Tensor) => Tensor, other.x),
+      );
+      assertClose(seen(other, out), expected);
+      assert.deepEqual(values(...other.model.counts), [4, 4]);
+      // Without gradients, and with some.
+      assert.deepEqual([forward.frameCount, backward.frameCount], [1, 2]);
+      // A function that is traced with its backward runs its hooks then.
+      assert.equal(other.runs(), backend === 'eager' ? 4 : 2);
+    });
+
+    it('seed 004.11: hooks of a module are inlined in a pass that is not compiled', () => {
+      const [eager, other] = [hooked(true), hooked(true)];
+      const expected = seen(eager, steps(eager.model, eager.x));
+      const compiled = compile(other.model, { ...FULL, backend });
+      const out = compiledAutograd.enable(asItIs, () =>
+        steps(compiled as (x: Tensor) => Tensor, other.x),
+      );
+      assertClose(seen(other, out), expected);
+      assert.deepEqual(values(...other.model.counts), [4, 4]);
+    });
+
+    it('seed 004.18: hooks gather the parameter of a module, and free it', () => {
+      const [eager, other] = [fakeDistributed(), fakeDistributed()];
+      const out = steps(eager.model, eager.x);
+      const compiled = compile(other.model, { ...FULL, backend });
+      const backward = CompileCounterWithBackend(backend);
+      const result = compiledAutograd.enable(compiledBy(backward), () =>
+        steps((x) => {
+          const y = compiled(x) as Tensor;
+          assert.equal(other.model.weight, other.model.sharded);
+          assert.equal(other.model.unsharded.untypedStorage().nbytes, 0);
+          return y;
+        }, other.x),
+      );
+      assert.equal(other.model.weight, other.model.sharded);
+      assert.equal(other.model.unsharded.untypedStorage().nbytes, 0);
+      assertClose(
+        values(result, other.x.grad, other.model.weight, other.model.weight.grad),
+        values(out, eager.x.grad, eager.model.weight, eager.model.weight.grad),
+      );
+      assert.equal(backward.frameCount, 2);
+    });
+  });
+
+const WORLD = 2;
+
+interface Gathered extends nn.Linear {
+  sharded: nn.Parameter;
+  unsharded: nn.Parameter;
+}
+
+/** A linear layer whose hooks gather its weight before it is used, and free it after. */
+function fakeDistributed(): { model: Gathered; x: Tensor } {
+  const allGather = (t: Tensor): Tensor => noGrad(() => cat(Array(WORLD).fill(t), 0));
+  const reduceScatter = (t: Tensor): Tensor =>
+    noGrad(() => t.narrow(0, 0, (t.shape[0] as number) / WORLD).clone());
+  const gather = (m: nn.AnyModule): void => {
+    const model = m as Gathered;
+    const { unsharded } = model;
+    const whole = (fill: () => void): void =>
+      noGrad(() => autograd.unsafePreserveVersionCounter(unsharded, fill));
+    if (compiledAutograd.isEnabled())
+      whole(() => ops.fsdp.set_(unsharded, allGather(model.sharded)));
+    else {
+      unsharded.untypedStorage().resize_(unsharded.numel() * 4);
+      whole(() => unsharded.copy_(allGather(model.sharded)));
+    }
+    model.weight = unsharded;
+  };
+  const free = (m: nn.AnyModule): void => {
+    const model = m as Gathered;
+    model.weight = model.sharded;
+    model.unsharded.untypedStorage().resize_(0);
+  };
+  manualSeed(1234);
+  const model = new nn.Linear(20, 10, { bias: false }) as unknown as Gathered;
+  model.sharded = new nn.Parameter(reduceScatter(model.weight));
+  model.unsharded = new nn.Parameter(allGather(model.sharded));
+  model.unsharded.untypedStorage().resize_(0);
+  model.weight = model.sharded;
+  model.registerFullBackwardPreHook((m) => gather(m));
+  model.registerFullBackwardHook((m) => {
+    const grad = (m as Gathered).weight.grad as Tensor;
+    const scattered = reduceScatter(grad);
+    (m as Gathered).weight = (m as Gathered).sharded;
+    (m as Gathered).weight.grad = scattered;
+    (m as Gathered).unsharded.untypedStorage().resize_(0);
+  });
+  model.registerForwardPreHook((m) => gather(m));
+  model.registerForwardHook((m) => free(m));
+  return { model, x: rand([2, 20], { requiresGrad: true }) };
+}
