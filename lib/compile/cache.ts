@@ -9,10 +9,19 @@ import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
 import type { CompiledGraph } from './backends.js';
 import { runUncompiled, withoutFrames } from './capture/boundaries.js';
-import { type Capture, capture, isCompiling } from './capture/capture.js';
+import { type AnyFunction, type Capture, capture, isCompiling } from './capture/capture.js';
+import type { Sample } from './capture/generalise.js';
 import { cancelled } from './capture/refusals.js';
 import { config } from './config.js';
+import {
+  changeablePlaces,
+  checkMarks,
+  type DynamicGraph,
+  DynamicGraphs,
+  sampleOf,
+} from './dynamic-graphs.js';
 import { freedArgument } from './freed-argument.js';
+import { copyGraph } from './graph/copy.js';
 import type { Graph } from './graph/graph.js';
 import { GraphModule } from './graph/graph-module.js';
 import { type Difference, formatDifference } from './guards/facts.js';
@@ -21,7 +30,7 @@ import type { Guards } from './guards/guards.js';
 import type { CompileSettings } from './options.js';
 import { checkOutputs, compileWith, type ExpectedOutput } from './outputs.js';
 
-export type AnyFunction = (...args: unknown[]) => unknown;
+export type { AnyFunction };
 
 /** Why a function runs uncompiled. Not the error, whose stack keeps arguments alive. */
 export interface Refusal {
@@ -39,8 +48,10 @@ export interface CaptureRecord {
   /** The reason why it runs uncompiled. */
   readonly refusal: Refusal | null;
   readonly guards: Guards;
-  /** Why each earlier capture did not serve the call. */
+  /** Why each earlier capture did not serve the call; empty if a dynamic graph did. */
   readonly because: readonly Difference[];
+  /** Why the graph has fixed shapes although others differ in sizes only; null if that is not so. */
+  readonly specialised: string | null;
 }
 
 interface Compiled {
@@ -65,7 +76,12 @@ interface Entry extends CaptureRecord, Compiled {
   readonly rank: RankRuntime;
   /** Constants of the graph. */
   readonly constants: ReadonlySet<Tensor>;
+  /** The number of the latest call that it served. */
+  lastUse: number;
 }
+
+/** Shapes that the dynamic graphs of a function keep captures of. */
+const MAX_SHAPES = 64;
 
 /** Failed captures for the same arguments, after which the function runs uncompiled for them. */
 const MAX_BREAKS = 3;
@@ -126,6 +142,8 @@ class Captures {
   private readonly settings: CompileSettings;
   /** The one that served the latest call. */
   private latest: Entry | null = null;
+  private readonly dynamic = new Map<RankRuntime, DynamicGraphs>();
+  private calls = 0;
   private isWarned = false;
 
   constructor(fn: AnyFunction, settings: CompileSettings) {
@@ -139,6 +157,7 @@ class Captures {
     this.latest = entry;
     const run = entry?.run ?? null;
     if (entry === null || run === null) return this.callUncompiled(args);
+    entry.lastUse = ++this.calls;
     let outputs: readonly Tensor[];
     try {
       outputs = moduleCalls.run === null ? run(...inputs) : withoutFrames(() => run(...inputs));
@@ -168,37 +187,98 @@ class Captures {
 
   /** A new capture; null beyond the limit. */
   private make(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
-    const { signal } = this.settings;
+    const { signal, fullgraph } = this.settings;
     if (signal?.aborted) throw cancelled(signal);
     const rank = currentRuntime();
     const others = this.entries.filter((entry) => entry.rank === rank);
-    const isFull = others.length >= config.recompileLimit;
-    if (isFull && this.isWarned && !this.settings.fullgraph) return null;
+    const dynamic = this.dynamicGraphs(rank);
+    const isFull = numberOfGraphs(others) >= config.recompileLimit;
+    const mayServe = dynamic.mayServe(inputs);
+    if (isFull && this.isWarned && !fullgraph && !mayServe) return null;
     const because = others.flatMap(({ guards }) => guards.difference(args, inputs) ?? []);
-    if (isFull) return this.refuse(because.at(-1));
+    if (isFull && !mayServe) return this.refuse(because.at(-1));
     const collector = new GuardCollector(args);
     const captured = this.capture(args, collector);
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
+    const sample =
+      captured instanceof CompileError ? null : sampleOf(captured.graph, collector.constantTensors);
+    const serving = sample === null ? null : dynamic.serving(sample);
+    if (isFull && serving === null) {
+      dynamic.missed();
+      return this.isWarned && !fullgraph ? null : this.refuse(because.at(-1));
+    }
+    dynamic.reason = null;
+    const compiled =
+      captured instanceof CompileError || sample === null
+        ? UNCOMPILED
+        : this.compiled(captured, inputs, serving ?? this.generalised(args, inputs, sample));
     const known = new Set(others.flatMap(({ constants }) => [...constants]));
     const entry: Entry = {
       functionName: nameOf(this.fn),
-      because,
+      because: serving === null ? because : [],
+      specialised: dynamic.reason,
       rank,
-      ...(captured instanceof CompileError ? UNCOMPILED : this.compiled(captured, inputs)),
+      ...compiled,
       refusal,
       guards: collector.guards(inputs, known),
       byArguments: refusal !== null && numberOfBreaks(others, args) + 1 === MAX_BREAKS,
       constants: collector.constantTensors,
+      lastUse: this.calls,
     };
+    this.dropLeastUsed(entry);
     this.entries.push(entry);
     for (const observe of observers) observe(entry);
     return entry;
   }
 
-  private compiled(captured: Capture, inputs: readonly Tensor[]): Compiled {
-    const { graph, outputs, rebuild } = captured;
-    const run = compileWith(this.settings.backend, new GraphModule(graph), inputs);
-    return { graph, run, rebuild, unchecked: outputs };
+  private dynamicGraphs(rank: RankRuntime): DynamicGraphs {
+    let found = this.dynamic.get(rank);
+    if (found === undefined) {
+      found = new DynamicGraphs();
+      this.dynamic.set(rank, found);
+    }
+    return found;
+  }
+
+  /** A dynamic graph of the capture; null if it gets a graph of fixed shapes. */
+  private generalised(
+    args: readonly unknown[],
+    inputs: readonly Tensor[],
+    sample: Sample,
+  ): DynamicGraph | null {
+    const dynamic = this.dynamicGraphs(currentRuntime());
+    const { settings, fn } = this;
+    const marked = changeablePlaces(inputs, true);
+    const atOnce = settings.dynamic === true ? changeablePlaces(inputs, false) : marked;
+    const made =
+      (settings.dynamic === false ? null : dynamic.generalised(sample)) ??
+      (atOnce.length === 0 ? null : dynamic.generalisedAtOnce(fn, args, inputs, sample, atOnce));
+    checkMarks(inputs, made, dynamic.reason);
+    if (made === null && settings.dynamic !== false) dynamic.keep(sample);
+    return made;
+  }
+
+  private compiled(
+    { graph, outputs, rebuild }: Capture,
+    inputs: readonly Tensor[],
+    dynamic: DynamicGraph | null,
+  ): Compiled {
+    const compile = (of: Graph): CompiledGraph =>
+      compileWith(this.settings.backend, new GraphModule(of), inputs);
+    if (dynamic === null) return { graph, run: compile(graph), rebuild, unchecked: outputs };
+    if (dynamic.compiled === null) {
+      const copy = copyGraph(dynamic.sample.graph).graph;
+      dynamic.compiled = { graph: copy, run: compile(copy) };
+    }
+    return { ...dynamic.compiled, rebuild, unchecked: outputs };
+  }
+
+  /** Keeps the number of shapes of a dynamic graph bounded. */
+  private dropLeastUsed({ run }: Entry): void {
+    const same = this.entries.filter((entry) => run !== null && entry.run === run);
+    if (same.length < MAX_SHAPES) return;
+    const least = same.reduce((a, b) => (b.lastUse < a.lastUse ? b : a));
+    this.entries.splice(this.entries.indexOf(least), 1);
   }
 
   /** A capture, or the reason why the function runs uncompiled. */
@@ -272,6 +352,10 @@ function refusalOf({ message, details }: CompileError): Refusal {
   const { what = message, at = '', path = '' } = details as Record<string, string | undefined>;
   return { reason: what, site: at, path };
 }
+
+/** Captures that are no graphs, and graphs. */
+const numberOfGraphs = (entries: readonly Entry[]): number =>
+  new Set(entries.map((entry) => entry.run ?? entry)).size;
 
 const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>
   entries.filter(({ run, guards }) => run === null && guards.matchArguments(args)).length;

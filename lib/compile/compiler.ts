@@ -2,6 +2,7 @@
 
 export { type DisableOptions, disable, isCompiling, reset } from './compile.js';
 export { type CompileConfig, config } from './config.js';
+export { markDynamic } from './dynamic-marks.js';
 export {
   type BreakReport,
   type CompileReport,

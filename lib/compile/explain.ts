@@ -8,6 +8,7 @@ import {
   recordsOf,
 } from './cache.js';
 import type { Graph } from './graph/graph.js';
+import { symbolText } from './graph/symbols.js';
 import { formatDifference } from './guards/facts.js';
 import { checkedOptions } from './options.js';
 
@@ -21,6 +22,13 @@ export interface GraphReport {
   readonly opCount: number;
   /** What must be as it was for the graph to serve another call, as sentences. */
   readonly guards: readonly string[];
+  /** The sizes that may change, as sentences; empty for a graph of fixed shapes. */
+  readonly symbols: readonly string[];
+  /**
+   * Why the graph has fixed shapes although an earlier capture differs in the sizes of arguments;
+   * null if that is not so.
+   */
+  readonly specialised: string | null;
 }
 
 /** A reason why a function runs uncompiled, in a {@link CompileReport}. */
@@ -104,11 +112,7 @@ class Report implements CompileReport {
 
   constructor(result: unknown, records: readonly CaptureRecord[]) {
     this.result = result;
-    this.graphs = records.flatMap(({ functionName, graph, guards }) =>
-      graph === null
-        ? []
-        : [{ functionName, graph, opCount: graph.callNodes.length, guards: guards.sentences() }],
-    );
+    this.graphs = latestOfGraphs(records).flatMap(graphOf);
     this.breaks = records.flatMap(breakOf);
     this.recaptures = records.flatMap(({ functionName, because }) =>
       because.length === 0 ? [] : [{ functionName, because: because.map(formatDifference) }],
@@ -124,12 +128,7 @@ class Report implements CompileReport {
     ];
     return [
       counts.join(', '),
-      ...graphs.flatMap(({ functionName, graph, opCount, guards }, i) => [
-        `graph ${i} of ${functionName}, ${counted(opCount, 'op')}:`,
-        ...String(graph).split('\n').map(indented),
-        '  serves calls while',
-        ...guards.map((guard) => indented(indented(guard))),
-      ]),
+      ...graphs.flatMap(graphText),
       ...breaks.map(
         ({ functionName, reason, site, path }) =>
           `break of ${functionName}: ${reason}${site === '' ? '' : `, at ${site}`}` +
@@ -144,6 +143,41 @@ class Report implements CompileReport {
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return this.toString();
   }
+}
+
+/** A dynamic graph has a record for each shape. */
+function latestOfGraphs(records: readonly CaptureRecord[]): CaptureRecord[] {
+  const latest = new Map(records.map((record) => [record.graph ?? record, record]));
+  return [...latest.values()];
+}
+
+function graphOf({ functionName, graph, guards, specialised }: CaptureRecord): GraphReport[] {
+  if (graph === null) return [];
+  const { callNodes, symbols } = graph;
+  return [
+    {
+      functionName,
+      graph,
+      opCount: callNodes.length,
+      guards: guards.sentences(),
+      symbols: symbols.map((symbol) => `${symbolText(symbol)}, at least 2`),
+      specialised,
+    },
+  ];
+}
+
+function graphText(
+  { functionName, graph, opCount, guards, symbols, specialised }: GraphReport,
+  i: number,
+): string[] {
+  return [
+    `graph ${i} of ${functionName}, ${counted(opCount, 'op')}:`,
+    ...String(graph).split('\n').map(indented),
+    ...symbols.map(indented),
+    ...(specialised === null ? [] : [`  has fixed shapes: ${specialised}`]),
+    symbols.length > 0 ? '  serves calls of the latest shape while' : '  serves calls while',
+    ...guards.map((guard) => indented(indented(guard))),
+  ];
 }
 
 function breakOf({ functionName, refusal }: CaptureRecord): BreakReport[] {

@@ -22,6 +22,7 @@ export {
   reset,
 } from './compile.js';
 export * as compiler from './compiler.js';
+export { markDynamic } from './dynamic-marks.js';
 export type {
   FakeMemory,
   FakeMemoryHolder,
@@ -43,6 +44,7 @@ export {
   type Value,
   type ValueMeta,
 } from './graph/node.js';
+export type { SizePlace, SizeSymbol, SymbolicFields } from './graph/symbols.js';
 export { defaultPartition } from './partition/default.js';
 export type { JointGraph, Partition } from './partition/joint-graph.js';
 export { type MinCutOptions, minCutRematerializationPartition } from './partition/min-cut.js';

@@ -12,8 +12,12 @@ export interface CompileOptions {
    * uncompiled, and the modules that it calls are compiled by themselves.
    */
   fullgraph?: boolean;
-  /** Only false: a graph has fixed shapes. */
-  dynamic?: false;
+  /**
+   * Whether one graph serves several shapes. By default it does from the second shape of an
+   * argument on; true: from the first call on; false: each shape has a graph of its own. A
+   * function still runs as a capture once for each new shape, since it may decide by sizes.
+   */
+  dynamic?: boolean;
   /** Only `'default'`. */
   mode?: 'default';
   /**
@@ -27,6 +31,8 @@ export interface CompileOptions {
 export interface CompileSettings {
   readonly backend: CompileBackend;
   readonly fullgraph: boolean;
+  /** Null: from the second shape on. */
+  readonly dynamic: boolean | null;
   readonly signal: AbortSignal | null;
 }
 
@@ -34,7 +40,7 @@ export interface CompileSettings {
 const knownOptions: Record<keyof CompileOptions, readonly unknown[] | null> = {
   backend: null,
   fullgraph: [true, false, undefined],
-  dynamic: [false, undefined],
+  dynamic: [true, false, undefined],
   mode: ['default', undefined],
   signal: null,
 };
@@ -60,10 +66,11 @@ export function checkedOptions(options: CompileOptions): CompileSettings {
     backend = 'aot_eager',
     fullgraph = false,
     signal = null,
+    dynamic = null,
   } = optionsOf('compile', options, OPTION_NAMES);
   const compiler = backendOf(backend);
   checkOptions(options);
   if (signal !== null && !(signal instanceof AbortSignal))
     throw unexpected('compile', 'signal', 'an AbortSignal', signal);
-  return { backend: compiler, fullgraph, signal };
+  return { backend: compiler, fullgraph, dynamic, signal };
 }

@@ -146,11 +146,14 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'optim has the optimizers': [optim, list('Optimizer SGD Adam AdamW')],
   'optimizers have the methods': [optim.Optimizer.prototype, optimizerMethods],
   'optim.lrScheduler has the schedules': [optim.lrScheduler, schedules],
-  'compiler has its functions': [shardwise.compiler, list('isCompiling reset disable explain')],
+  'compiler has its functions': [
+    shardwise.compiler,
+    list('isCompiling reset disable explain markDynamic'),
+  ],
   'shardwise/compile has its names': [
     compileEntry,
     list(
-      'compile graphBreak Graph Node GraphModule FakeTensorMode isCompiling reset disable ' +
+      'compile graphBreak markDynamic Graph Node GraphModule FakeTensorMode isCompiling reset disable ' +
         'defaultPartition minCutRematerializationPartition',
     ),
   ],

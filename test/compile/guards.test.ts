@@ -194,7 +194,7 @@ describe('the options of compile', () => {
   it('are refused if they are misspelt or not supported', () => {
     const fn = (x: Tensor): Tensor => x;
     for (const options of [
-      { dynamic: true },
+      { dynamic: 'yes' },
       { mode: 'max-autotune' },
       { fullGraph: true },
       { backend: 'inductor' },

@@ -12,6 +12,7 @@ import type { CompileBackend, CompiledGraph } from '../backends.js';
 import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
+import { BySizes } from '../graph/symbols.js';
 import { defaultPartition } from '../partition/default.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
@@ -76,7 +77,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
   for (const [name, value] of Object.entries({ fwCompiler, bwCompiler, partitionFn }))
     checkFunction('aotAutograd', name, value);
   const decomposed = decomposedOps(decompositions);
-  return (module, exampleInputs) => {
+  const compile: CompileBackend = (module, exampleInputs) => {
     const constants = module.graph.nodes.flatMap((n) => n.tensor ?? []);
     const primals = [...exampleInputs, ...constants];
     const trace = tracedOrNull(module, primals);
@@ -87,6 +88,17 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     }
     return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
   };
+  return (module, exampleInputs) =>
+    module.graph.symbols.length > 0
+      ? compiledBySizes(module, compile)
+      : compile(module, exampleInputs);
+}
+
+/** A lowered graph has fixed shapes, so a dynamic graph is compiled at each list of sizes. */
+function compiledBySizes(module: GraphModule, compile: CompileBackend): CompiledGraph {
+  const compiled = new BySizes<CompiledGraph>(module.graph.symbols);
+  return (...inputs) =>
+    compiled.of(inputs, () => compile(module.specialisedFor(inputs), inputs))(...inputs);
 }
 
 /** @throws ArgumentError for an unknown op */

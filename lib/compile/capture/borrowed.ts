@@ -6,6 +6,7 @@
 import { Node as TapeNode } from '../../autograd/node.js';
 import { isAsynchronous, markAsynchronous } from '../../core/asynchronous.js';
 import { CompileError } from '../../core/errors.js';
+import { contiguousStrides, type Shape } from '../../core/shape.js';
 import { FAKE_HANDLE, Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 
@@ -99,6 +100,13 @@ export class Borrowed {
     t.outputNr = 0;
     t.gradAccumulator = null;
     t.leafRequiresGrad = isLeaf && requiresGrad;
+  }
+
+  /** Gives a borrowed tensor other sizes until it gets its fields back. */
+  reshape(t: Tensor, shape: Shape): void {
+    t.shape = shape;
+    t.strides = contiguousStrides(shape);
+    if (t.storage !== null) t.storage.nbytes = (t.storageOffset + t.numel()) * t.dtype.itemsize;
   }
 
   /** A borrowed tensor that counts its versions together with `t`; null if `t` counts its own. */

@@ -8,6 +8,7 @@ import { getDefaultDevice, setDefaultDevice } from '../../core/device.js';
 import { getDefaultDtype, setDefaultDtype } from '../../core/dtype.js';
 import { CompileError } from '../../core/errors.js';
 import { kindOf } from '../../core/options.js';
+import type { Shape } from '../../core/shape.js';
 import { Tensor } from '../../core/tensor.js';
 import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
 import type { Graph } from '../graph/graph.js';
@@ -28,7 +29,8 @@ import {
   type VersionTrace,
 } from './versions.js';
 
-type AnyFunction = (...args: unknown[]) => unknown;
+/** A function to capture. */
+export type AnyFunction = (...args: unknown[]) => unknown;
 
 /** The result of a capture. */
 export interface Capture {
@@ -94,6 +96,16 @@ export function capture(
   return captured;
 }
 
+/** Captures `fn` with other shapes of its inputs, by position. The arguments have no values then. */
+export function captureAtShapes(
+  fn: AnyFunction,
+  args: readonly unknown[],
+  guards: GuardCollector,
+  shapes: ReadonlyMap<number, Shape>,
+): Capture {
+  return traced(fn, args, guards, null, undefined, shapes).captured;
+}
+
 /** A capture, and what it is compared by with others of the function. */
 interface Trace extends VersionTrace {
   readonly captured: Capture;
@@ -105,6 +117,7 @@ function traced(
   guards: GuardCollector,
   signal: AbortSignal | null,
   shown?: ShownVersion,
+  shapes: ReadonlyMap<number, Shape> = new Map(),
 ): Trace {
   const inputs = tensorsIn(args);
   const reads = new VersionReads(shown);
@@ -117,7 +130,11 @@ function traced(
   const captured = capturing(recorder, () => {
     result = recording(recorder, () => {
       inputs.forEach((t, i) => {
-        recorder.placeholder(t, i);
+        const node = recorder.placeholder(t, i);
+        const shape = shapes.get(i);
+        if (shape === undefined) return;
+        recorder.borrowed.reshape(t, shape);
+        node.metas = [metaOf(t)];
       });
       const returned = fn(...given);
       recorder.attributes.record(recorder);

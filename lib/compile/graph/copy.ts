@@ -1,6 +1,8 @@
 /** Copies of graphs. */
 import { Graph } from './graph.js';
-import { Node, type Value } from './node.js';
+import { Node, type Value, type ValueMeta } from './node.js';
+import type { SizeExpression } from './size-expression.js';
+import { filled, partOf } from './symbols.js';
 
 /** A copy of a graph. Its nodes have the numbers and names of the copied ones. */
 export interface GraphCopy {
@@ -19,7 +21,26 @@ export function copyGraph(from: Graph, nodes: readonly Node[] = from.nodes): Gra
   const nodeMap = new Map<Node, Node>();
   for (const node of nodes) appendCopy(graph, node, nodeMap);
   graph.outputs = from.outputs.map((v) => copyOfValue(v, nodeMap));
+  graph.symbols = from.symbols;
   return { graph, nodeMap };
+}
+
+/** A copy of a dynamic graph in which the symbols have these sizes. @internal */
+export function copyAtSizes(from: Graph, sizes: readonly number[]): Graph {
+  const { graph, nodeMap } = copyGraph(from);
+  const at = (expression: SizeExpression): number => expression.at(sizes);
+  for (const [node, copy] of nodeMap) {
+    const { symbolic } = node;
+    if (symbolic === null) continue;
+    const { params, inputs, metas, of } = symbolic;
+    if (node.params === of.params) copy.params = filled(params, node.params, at) as object;
+    if (node.metas === of.metas) copy.metas = filled(metas, node.metas, at) as ValueMeta[];
+    copy.inputs = copy.inputs.map((value, i) =>
+      value === of.inputs[i] ? (filled(partOf(inputs, i), value, at) as Value) : value,
+    );
+  }
+  graph.symbols = [];
+  return graph;
 }
 
 /** Appends a copy of a node whose operands were copied before. @internal */

@@ -5,10 +5,12 @@ import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import type { DrawParams } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
+import { copyAtSizes } from './copy.js';
 import { effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
 import { lint } from './lint.js';
 import type { Node, NodeOrigin, Value, ValueMeta } from './node.js';
+import { BySizes } from './symbols.js';
 
 /**
  * A node with the indices of its values. Plain numbers and constants have their values from the
@@ -43,6 +45,8 @@ export class GraphModule {
   private results: readonly number[] = [];
   private initial: readonly RunValue[] = [];
   private text = '';
+  /** What calls of a dynamic graph run; null for a graph of fixed shapes. */
+  private specialised: BySizes<GraphModule> | null = null;
 
   /** `layer`: where calls enter the dispatcher; above autograd by default. */
   constructor(graph: Graph, layer: Layer = belowEntry) {
@@ -67,6 +71,18 @@ export class GraphModule {
     this.results = results;
     this.initial = initial;
     this.text = this.graph.toString();
+    const { symbols } = this.graph;
+    this.specialised = symbols.length === 0 ? null : new BySizes(symbols);
+  }
+
+  /** The graph at the sizes of these inputs; itself, if its shapes are fixed. @internal */
+  specialisedFor(inputs: readonly RunValue[]): GraphModule {
+    return (
+      this.specialised?.of(
+        inputs,
+        (sizes) => new GraphModule(copyAtSizes(this.graph, sizes), this.layer),
+      ) ?? this
+    );
   }
 
   /**
@@ -85,6 +101,7 @@ export class GraphModule {
         `a graph with ${this.placeholders.length} inputs was called with ${inputs.length}`,
         { expected: this.placeholders.length, given: inputs.length },
       );
+    if (this.specialised !== null) return this.specialisedFor(inputs).run(inputs);
     const values = this.initial.slice();
     for (let i = 0; i < this.placeholders.length; i++)
       values[this.placeholders[i] as number] = inputs[i] as RunValue;

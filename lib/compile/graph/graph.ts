@@ -2,6 +2,7 @@
 import { CompileError } from '../../core/errors.js';
 import { Node, type NodeFields, sameValue, type Value } from './node.js';
 import { printNode, printValue } from './print.js';
+import type { SizeSymbol } from './symbols.js';
 
 /**
  * Nodes in execution order, and the values that the function returns.
@@ -13,6 +14,11 @@ export class Graph {
   readonly nodes: Node[] = [];
   /** The results. */
   outputs: Value[] = [];
+  /**
+   * The sizes of inputs that numbers of the graph follow from; empty for a graph of fixed shapes.
+   * Numbers in nodes of a dynamic graph are those of one call.
+   */
+  symbols: readonly SizeSymbol[] = [];
   private readonly names = new Map<string, number>();
 
   /** The calls of ops. */

@@ -6,6 +6,7 @@ import type { AnyOp } from '../../core/op.js';
 import { formatShape, type Shape } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { EffectName } from './effects.js';
+import type { SymbolicFields } from './symbols.js';
 
 /** The kind of a node: an input, a tensor from outside, a call of an op, an effect beside ops. */
 export type NodeKind = 'placeholder' | 'constant' | 'call' | 'effect';
@@ -65,6 +66,8 @@ export interface NodeFields {
   origin?: NodeOrigin;
   /** See {@link Node.tags}. */
   tags?: ReadonlySet<string>;
+  /** See {@link Node.symbolic}. */
+  symbolic?: SymbolicFields | null;
 }
 
 const NOWHERE: NodeOrigin = { site: '', path: '' };
@@ -100,6 +103,8 @@ export class Node {
   readonly origin: NodeOrigin;
   /** Marks for passes, such as `mustRecompute`. */
   tags: ReadonlySet<string>;
+  /** In a dynamic graph, the numbers of the node that follow from sizes; null if it has none. */
+  symbolic: SymbolicFields | null;
 
   constructor(fields: NodeFields, id: number = nextId++) {
     this.id = id;
@@ -116,6 +121,7 @@ export class Node {
     this.draw = fields.draw ?? null;
     this.origin = fields.origin ?? NOWHERE;
     this.tags = fields.tags ?? NO_TAGS;
+    this.symbolic = fields.symbolic ?? null;
   }
 
   /** The values that the node reads: the one it writes into, its draw, its inputs. */

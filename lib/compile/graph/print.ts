@@ -1,18 +1,40 @@
 /** Graphs as text, one line for each node. */
 import { formatShape } from '../../core/shape.js';
 import { effectOf } from './effects.js';
-import { formatMeta, type Node, type Value } from './node.js';
+import { formatMeta, type Node, type Value, type ValueMeta } from './node.js';
+import { filled, partOf, type SymbolicFields } from './symbols.js';
 
 /** A node as one line. @internal */
 export function printNode(n: Node): string {
-  const type = n.metas.map(formatMeta).join(', ');
+  const { params, metas, inputs } = inSymbols(n);
+  const type = metas.map(formatMeta).join(', ');
   if (n.kind === 'placeholder') return `%${n.name}${type === '' ? '' : `: ${type}`} = input`;
   if (n.kind === 'constant') return `%${n.name}: ${type} = constant`;
-  const operands = [...(n.into ? [n.into] : []), ...n.inputs].map(printValue);
+  const operands = [...(n.into ? [n.into] : []), ...inputs].map(printValue);
   const call = `${n.op?.name ?? n.effect}${n.into ? '_' : ''}(${operands.join(', ')})`;
   if (n.kind === 'effect' && effectOf(n.effect as NonNullable<Node['effect']>).outputs === 0)
-    return `${call}${printParams(n.params)}`;
-  return `%${n.name}${type === '' ? '' : `: ${type}`} = ${call}${printParams(n.params)}${printMode(n)}`;
+    return `${call}${printParams(params)}`;
+  return `%${n.name}${type === '' ? '' : `: ${type}`} = ${call}${printParams(params)}${printMode(n)}`;
+}
+
+/** The parameters, metas and numbers with expressions as text in the places of their numbers. */
+function inSymbols({
+  params,
+  metas,
+  inputs,
+  symbolic,
+}: Node): Pick<Node, 'params' | 'metas' | 'inputs'> {
+  if (symbolic === null) return { params, metas, inputs };
+  const { of } = symbolic;
+  return {
+    inputs: inputs.map((value, i) => inputInSymbols(value, symbolic, i)),
+    params: params === of.params ? (filled(symbolic.params, params, String) as object) : params,
+    metas: metas === of.metas ? (filled(symbolic.metas, metas, String) as ValueMeta[]) : metas,
+  };
+}
+
+function inputInSymbols(value: Value, { inputs, of }: SymbolicFields, i: number): Value {
+  return value === of.inputs[i] ? (filled(partOf(inputs, i), value, String) as Value) : value;
 }
 
 function printMode({ mode }: Node): string {
