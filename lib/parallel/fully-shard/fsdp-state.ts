@@ -22,6 +22,9 @@ interface Root {
   inBackward: boolean;
 }
 
+/** One forward of a frozen group. */
+type Use = object;
+
 export class FSDPState {
   trainingState: TrainingStateName = TrainingState.IDLE;
   readonly module: nn.AnyModule;
@@ -37,6 +40,10 @@ export class FSDPState {
   /** True: frees whole parameters after forward; null: unless the module is the root. */
   private reshards: boolean | null;
   private root: Root | null = null;
+  /** The forward that is running, if the group is frozen. */
+  private use: Use | null = null;
+  /** Forwards of a frozen group that backward has begun and not passed. */
+  private readonly usesInBackward = new Set<Use>();
 
   constructor(
     module: nn.AnyModule,
@@ -130,28 +137,36 @@ export class FSDPState {
   }
 
   /**
-   * Frees frozen parameters when backward has passed the module. Others are freed with their
-   * gradients.
+   * Frees frozen parameters when backward has passed the module, and no other forward of it that it
+   * has begun. Others are freed with their gradients.
    */
   private reshardAfter(args: readonly unknown[]): void {
     if (this.group.isTrainable || !isGradEnabled()) return;
+    const use: Use = {};
+    this.use = use;
     const inputs = tree.tensors(args).filter((t) => t.requiresGrad);
     if (inputs.length === 0) return;
-    autograd.registerMultiGradHook(inputs, () => this.group.afterBackward(), { mode: 'all' });
+    const passed = (): void => {
+      const uses = this.usesInBackward;
+      if (uses.delete(use) && uses.size === 0) this.group.afterBackward();
+    };
+    autograd.registerMultiGradHook(inputs, passed, { mode: 'all' });
   }
 
   /** `result` is undefined after an error. */
   private postForward(result: unknown): unknown {
     if (this.trainingState === TrainingState.PRE_BACKWARD) {
-      this.group.useSharded();
+      // A checkpoint in a checkpoint runs a part of the module again after this.
+      if (this.group.trainingState !== TrainingState.PRE_BACKWARD) this.group.useSharded();
       return undefined;
     }
-    const root = this.root;
+    const { root, use } = this;
+    this.use = null;
     if (root === null) return undefined;
     if (result === undefined) return this.afterError(root);
     this.group.postForward(root.comm);
     this.trainingState = TrainingState.IDLE;
-    this.beforeBackward(result);
+    this.beforeBackward(result, use);
     const { outputDtype } = this.precision;
     if (outputDtype === null) return undefined;
     return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(outputDtype) : t), result);
@@ -169,19 +184,20 @@ export class FSDPState {
     root.inBackward = false;
     for (const state of root.all) {
       state.trainingState = TrainingState.IDLE;
+      state.usesInBackward.clear();
       state.group.reset();
     }
     root.comm.backwardEnded();
   }
 
-  private beforeBackward(result: unknown): void {
+  private beforeBackward(result: unknown, use: Use | null): void {
     if (!isGradEnabled()) return;
     const outputs = tree.tensors(result).filter((t) => t.requiresGrad);
     if (outputs.length === 0) return;
-    autograd.registerMultiGradHook(outputs, () => this.preBackward(), { mode: 'any' });
+    autograd.registerMultiGradHook(outputs, () => this.preBackward(use), { mode: 'any' });
   }
 
-  private preBackward(): void {
+  private preBackward(use: Use | null): void {
     const root = this.root as Root;
     if (!root.inBackward) {
       root.inBackward = true;
@@ -190,6 +206,7 @@ export class FSDPState {
         () => this.recover(root),
       );
     }
+    if (use !== null) this.usesInBackward.add(use);
     this.trainingState = TrainingState.PRE_BACKWARD;
     this.group.preBackward();
     this.prefetch(root);
@@ -206,6 +223,7 @@ export class FSDPState {
   private afterBackward(root: Root): void {
     for (const state of root.all) {
       state.group.reduceAccumulated();
+      state.usesInBackward.clear();
       state.group.endBackward();
       state.trainingState = TrainingState.IDLE;
     }
