@@ -18,7 +18,7 @@ import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
 import { functionalise } from '../passes/functionalise.js';
 import { buildPlan } from '../schedule/plan.js';
-import { type LoweredFunction, localOf, runCompiled } from './compiled-function.js';
+import { inputsOf, type LoweredFunction, runCompiled } from './compiled-function.js';
 import { type JointTrace, traceJoint } from './joint.js';
 
 /** Compiles a lowered graph: the graph of local ops, and values like those it will get. */
@@ -139,7 +139,7 @@ function compileTrace(
   const { forward, backward, saved } = hasBackward
     ? partitionFn(joint)
     : { forward: joint.graph, backward: null, saved: [] };
-  const locals = localsOf(trace, primals);
+  const locals = inputsOf(trace, primals);
   const fns = {
     trace,
     forward: compiled('fwCompiler', fwCompiler, forward, locals),
@@ -154,11 +154,6 @@ function compileTrace(
     }),
   };
   return (...inputs) => runCompiled(fns, [...inputs, ...constants]);
-}
-
-/** Apart from {@link compileTrace}, whose result would keep the arguments of the capture alive. */
-function localsOf(trace: JointTrace, primals: readonly RunValue[]): RunValue[] {
-  return trace.locals.map((i) => localOf(primals[i] as RunValue));
 }
 
 /** Where calls of a lowered graph enter: they are counted in versions, and not recorded. */

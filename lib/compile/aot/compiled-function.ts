@@ -47,7 +47,7 @@ const OUTPUT_SHARES_MEMORY =
 /** Runs the function on all primals: the inputs of the front graph and its constants. */
 export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[]): Tensor[] {
   const { trace, forward, backward } = fns;
-  const locals = trace.locals.map((i) => localOf(primals[i] as RunValue));
+  const locals = inputsOf(trace, primals);
   const values = withoutGrad(fns.makesOnlyResults ? forward : inScope(forward), locals);
   for (const i of trace.waited) markAsynchronous(localOf(primals[i] as Tensor) as Tensor, false);
   const results = new Map<OutputSource, Tensor>();
@@ -77,8 +77,18 @@ function withoutGrad(run: LoweredFunction, locals: readonly RunValue[]): readonl
   }
 }
 
-/** The value that a lowered graph gets for an input: the local shard of a distributed tensor. */
-export function localOf(value: RunValue): RunValue {
+/** What the forward graph gets: local shards, and distributed tensors that effects need. */
+export function inputsOf(
+  { locals, wholes }: JointTrace,
+  primals: readonly RunValue[],
+): readonly RunValue[] {
+  const inputs = locals.map((i) => localOf(primals[i] as RunValue));
+  for (const i of wholes) inputs.push(primals[i] as RunValue);
+  return inputs;
+}
+
+/** The local shard of a distributed tensor. */
+function localOf(value: RunValue): RunValue {
   return value instanceof Tensor ? heldOf(value) : value;
 }
 

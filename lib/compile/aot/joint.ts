@@ -66,6 +66,8 @@ export interface JointTrace {
   readonly joint: JointGraph;
   /** For each primal of the joint graph, the index of its tensor among those of the front graph. */
   readonly locals: readonly number[];
+  /** The indices of distributed tensors that are primals as they are, behind the others. */
+  readonly wholes: readonly number[];
   /** One for each result of the front graph; equal results are one object. */
   readonly outputs: readonly OutputSource[];
   readonly roots: readonly Root[];
@@ -98,6 +100,8 @@ class JointTracer {
   private readonly histories: (GradFn | null)[] = [];
   /** Results of collectives among the primals. */
   private readonly asynchronous = new Map<Tensor, number>();
+  /** The distributed ones, with the nodes of their local shards and of themselves. */
+  private readonly wholes: { index: number; local: Node; node: Node }[] = [];
   private readonly results: Tensor[] = [];
   private readonly sources = new Map<Tensor, OutputSource>();
 
@@ -134,8 +138,10 @@ class JointTracer {
     );
     const { graph } = recorder;
     graph.outputs = [...forward, ...values.map((t) => recorder.valueOf(heldOf(t)))];
+    const { wholes, shared } = this.keepWholes();
     return {
-      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs },
+      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs, shared },
+      wholes,
       locals: this.locals,
       outputs: sources,
       roots: roots.map(({ root }) => root),
@@ -172,9 +178,40 @@ class JointTracer {
       if (isAsynchronous(heldOf(t))) this.asynchronous.set(heldOf(t), i);
       recorder.borrowed.borrowAsLeaf(t);
       this.histories[i] = t.gradFn;
-      this.primalNodes.push(recorder.placeholder(heldOf(t), i, 'primal'));
+      const local = recorder.placeholder(heldOf(t), i, 'primal');
+      this.primalNodes.push(local);
+      if (t.sharding !== null)
+        this.wholes.push({ index: i, local, node: recorder.wholes.add(recorder, t) });
     });
     this.sharesMemory = storages.size < this.borrowed.size;
+  }
+
+  /** Distributed tensors stay inputs beside their local shards where an effect needs them. */
+  private keepWholes(): { wholes: number[]; shared: Node[][] } {
+    const { graph } = this.recorder;
+    const used = graph.allUsers();
+    const kept = this.wholes.filter(({ node }) => (used.get(node)?.length ?? 0) > 0);
+    const unused = new Set(this.wholes.map(({ node }) => node));
+    for (const { node } of kept) unused.delete(node);
+    graph.nodes.splice(0, graph.nodes.length, ...graph.nodes.filter((node) => !unused.has(node)));
+    const placeholders = kept.map(({ node }) => node);
+    this.moveBehindPrimals(placeholders);
+    this.primalNodes.push(...placeholders);
+    return {
+      wholes: kept.map(({ index }) => index),
+      shared: kept.map(({ local, node }) => [local, node]),
+    };
+  }
+
+  /** Inputs have the order of the values that a run gets. */
+  private moveBehindPrimals(nodes: readonly Node[]): void {
+    if (nodes.length === 0) return;
+    const { graph } = this.recorder;
+    const moved = new Set(nodes);
+    const others = graph.nodes.filter((node) => !moved.has(node));
+    const at = others.indexOf(this.primalNodes.at(-1) as Node) + 1;
+    others.splice(at, 0, ...nodes);
+    graph.nodes.splice(0, graph.nodes.length, ...others);
   }
 
   /** Whether two primals are on one memory. */

@@ -12,6 +12,7 @@ import { recordHook } from './hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
 import { recordStateEffect } from './state-effects.js';
+import { recordAsynchronous } from './waits.js';
 
 /**
  * Value access in a capture: new values become constants, reading a value ends the graph. Values
@@ -91,7 +92,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     readsVersion: (t) => recorder.versions.read(recorder, t),
     readsGrad: (t) => recorder.readsGrad(t),
     readsMemory: (t, fact) => recorder.readsMemory(t, fact),
-    setsAsynchronous: (t, value) => recorder.setsAsynchronous(t, value),
+    setsAsynchronous: (t, value) => recordAsynchronous(recorder, t, value),
     usesModule: (module) => recorder.guards.addModule(module),
   };
 }

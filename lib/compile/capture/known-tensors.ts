@@ -60,10 +60,16 @@ export class KnownTensors {
     return null;
   }
 
-  /** A tensor of the same window on the same memory. */
+  /** A tensor of the same window on the same memory; distributed if `t` is. */
   sameAs(t: Tensor): Tensor | undefined {
     const known = this.onStorage.get(t.storage as Storage) ?? [];
-    return known.find((other) => other.storage === t.storage && sameWindow(other, t));
+    const isWhole = t.sharding !== null;
+    return known.find(
+      (other) =>
+        other.storage === t.storage &&
+        (other.sharding !== null) === isWhole &&
+        sameWindow(other, t),
+    );
   }
 
   /** The distributed tensor whose local shard this is. */

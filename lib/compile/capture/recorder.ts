@@ -13,7 +13,6 @@ import { heldOf } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import { detachOp } from '../../ops/view.js';
-import { waitTensorOp } from '../../ops/wait-tensor.js';
 import type { EffectName } from '../graph/effects.js';
 import { Graph } from '../graph/graph.js';
 import { replayed } from '../graph/graph-module.js';
@@ -21,12 +20,14 @@ import { metaOf, type Node, type NodeFields, type Value } from '../graph/node.js
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { AttributeWrites } from './attributes.js';
 import { Borrowed } from './borrowed.js';
+import { WholeInputs } from './distributed.js';
 import { Draws } from './draws.js';
 import type { PendingHook } from './hooks.js';
 import { KnownTensors } from './known-tensors.js';
 import { ModulePaths } from './module-paths.js';
 import { cancelled, refusal } from './refusals.js';
 import { VersionReads } from './versions.js';
+import { Waits } from './waits.js';
 
 /**
  * What is recorded. `front`: calls as the program makes them, for a run through autograd. `backward`:
@@ -66,8 +67,9 @@ export class Recorder {
   readonly pendingHooks = new Set<PendingHook>();
   readonly draws: Draws;
   private readonly paths = new ModulePaths();
-  /** Results of collectives, and inputs that are some, which the first use waits for. */
-  private readonly pending = new Set<Tensor>();
+  private readonly waits = new Waits();
+  /** The distributed tensors that are inputs of a lowered graph. */
+  readonly wholes = new WholeInputs();
   readonly level: RecordLevel;
 
   constructor(
@@ -90,7 +92,7 @@ export class Recorder {
     if (!first) return node;
     this.borrowed.borrow(t);
     this.define(t, { node, output: 0 });
-    if (this.level === 'lowered' && isAsynchronous(t)) this.pending.add(t);
+    if (this.level === 'lowered' && isAsynchronous(t)) this.waits.add([t]);
     return node;
   }
 
@@ -124,8 +126,7 @@ export class Recorder {
     });
     for (let i = 0; i < outputs.length; i++)
       if (outputs[i] !== into) this.define(outputs[i] as Tensor, { node, output: i });
-    if (this.level === 'lowered' && op.traits.includes('collective'))
-      for (const t of outputs) this.pending.add(t);
+    if (this.level === 'lowered' && op.traits.includes('collective')) this.waits.add(outputs);
     return node;
   }
 
@@ -212,14 +213,16 @@ export class Recorder {
    * reads anew.
    */
   readsGrad(t: Tensor): void {
-    if (t.gradTensor !== null || this.assignedGrads.has(t) || this.isOwn(t)) return;
-    this.valueOf(t);
+    if (this.assignedGrads.has(t) || this.isOwn(t)) return;
+    this.valueOf(t); // a tensor from outside is borrowed, and its gradient is out of sight
+    if (t.gradTensor !== null) return;
     const grad = this.borrowed.gradOf(t);
     this.guards.expectGrad(this.inputs.get(t) ?? t, grad);
     if (grad === null) return;
     if (this.known.get(grad) === undefined) {
       this.borrowed.borrow(grad);
       this.define(grad, { node: this.effectOn('readGrad', t, grad), output: 0 });
+      if (this.level === 'lowered') this.valueOf(heldOf(grad));
     }
     t.gradTensor = grad;
   }
@@ -244,12 +247,12 @@ export class Recorder {
   valueOf(t: Tensor): Value {
     if (t.storage === null) return { number: t };
     const known = this.known.get(t);
-    if (known !== undefined) return this.pending.has(t) ? this.wait(t, known) : known;
-    if (this.isOwn(t)) return this.aliasValue(t);
-    const whole = this.wholeOf(t);
-    if (whole !== undefined) return this.localShardValue(whole, t);
+    if (known !== undefined) return this.waits.use(this, t, known);
     if (t.sharding !== null && this.level === 'lowered')
-      this.unsupported('a distributed tensor was used as a whole by an effect');
+      return this.wholes.valueOf(this, t, this.isOwn(t));
+    if (this.isOwn(t)) return this.aliasValue(t);
+    const whole = this.known.wholeOf(t);
+    if (whole !== undefined) return this.localShardValue(whole, t);
     this.guards.addConstant(t);
     this.constant(t);
     return this.known.get(t) as Value;
@@ -257,31 +260,7 @@ export class Recorder {
 
   /** The value of a result, which the caller waits for if it is one of a collective. */
   resultOf(t: Tensor): Value {
-    const same = isAsynchronous(t) ? (this.known.sameAs(t) ?? t) : t;
-    const known = this.pending.has(same) ? this.known.get(same) : undefined;
-    return known ?? this.valueOf(t);
-  }
-
-  /** A tensor becomes the result of a collective, or the program waits for it. */
-  setsAsynchronous(t: Tensor, value: boolean): void {
-    if (!this.recordsEffects) return;
-    if (this.level !== 'lowered') this.effect('setAsynchronous', [t], { value });
-    else if (!value) this.valueOf(heldOf(t));
-  }
-
-  private wait(t: Tensor, result: Value): Value {
-    this.pending.delete(t);
-    const node = this.graph.add({
-      kind: 'call',
-      name: waitTensorOp.name,
-      op: waitTensorOp,
-      inputs: [result],
-      metas: [metaOf(t)],
-      ...this.context(),
-    });
-    const value = { node, output: 0 };
-    this.known.change(t, value);
-    return value;
+    return this.waits.resultOf(this, t);
   }
 
   /** Borrows a tensor as a constant of the graph. */
@@ -341,7 +320,7 @@ export class Recorder {
 
   /** The value of a tensor that was made without the dispatcher on the memory of a known one. */
   private aliasValue(t: Tensor): Value {
-    const whole = this.wholeOf(t);
+    const whole = this.known.wholeOf(t);
     if (whole !== undefined) return this.localShardValue(whole, t);
     const same = this.known.sameAs(t);
     if (same === undefined || (t.requiresGrad && this.level === 'front'))
@@ -355,11 +334,6 @@ export class Recorder {
       this.effect('ownVersion', [t]);
     }
     return this.known.get(t) as Value;
-  }
-
-  /** The distributed tensor whose local shard this is, at the front level. */
-  private wholeOf(t: Tensor): Tensor | undefined {
-    return this.level === 'lowered' ? undefined : this.known.wholeOf(t);
   }
 
   private localShardValue(whole: Tensor, t: Tensor): Value {

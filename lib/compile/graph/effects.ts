@@ -9,6 +9,7 @@ import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
 import { setGrad } from '../../core/set-grad.js';
+import type { Sharding } from '../../core/sharding.js';
 import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
 import { type BoundHook, type HookParams, registerHook } from './hook-effects.js';
@@ -142,6 +143,12 @@ export const effects = {
     outputs: 1,
     pure: true,
     run: ([t]) => (t as Tensor).sharding?.local ?? null,
+  }),
+  /** A distributed tensor over a local shard, of the same mesh and placements as another. */
+  distribute: define<{ sharding: Sharding }>({
+    outputs: 1,
+    pure: true,
+    run: ([t], { sharding }) => sharding.withLocal(t as Tensor),
   }),
   /** Turns gradient tracking of a leaf on or off. */
   requiresGrad_: define<{ value: boolean }>({

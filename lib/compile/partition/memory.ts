@@ -160,9 +160,16 @@ export function source({ node, output }: NodeValue): NodeValue | null {
   return output > 0 || value === undefined || 'number' in value ? null : value;
 }
 
+/** The effects that return a tensor on the memory of their input. */
+const ALIASES: ReadonlySet<Node['effect']> = new Set([
+  'localShard',
+  'distribute',
+  'createParameter',
+] as const);
+
 /** Whether the node returns a tensor on the memory of its first input. */
 export function isAlias(node: Node): boolean {
-  return isView(node) || node.effect === 'localShard' || node.effect === 'createParameter';
+  return isView(node) || ALIASES.has(node.effect);
 }
 
 /** The values whose memory a node changes. @internal */

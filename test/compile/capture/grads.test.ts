@@ -42,6 +42,26 @@ describe('assigning .grad in a captured function', () => {
       assertSameAsEager(() => fn, { inputs: withGrad });
   });
 
+  it('reads the gradient that a parameter has at each call', () => {
+    for (const backend of ['eager', 'aot_eager'] as const) {
+      const model = new nn.Linear(2, 2, { bias: false });
+      const halve = (m: typeof model): void => {
+        m.weight.grad = (m.weight.grad as Tensor).mul(0.5);
+      };
+      const compiled = compile(halve, { backend, fullgraph: true });
+      for (const scale of [2, 4, 6]) {
+        model.weight.grad = ones([2, 2]).mul(scale);
+        compiled(model);
+        assert.deepEqual(
+          model.weight.grad.tolist(),
+          ones([2, 2])
+            .mul(scale / 2)
+            .tolist(),
+        );
+      }
+    }
+  });
+
   it('accumulates into the assigned gradient in later backward passes', () => {
     assertSameAsEager(() => (w) => {
       w.grad = w.detach().clone();

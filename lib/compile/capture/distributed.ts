@@ -1,0 +1,40 @@
+/**
+ * Distributed tensors in lowered graphs, whose ops are on local shards. An effect on a distributed
+ * tensor itself, such as setting its `.grad`, gets an input of the graph that is the tensor, or a
+ * tensor that the graph puts together.
+ */
+import type { Sharding } from '../../core/sharding.js';
+import type { Tensor } from '../../core/tensor.js';
+import { metaOf, type Node, type Value } from '../graph/node.js';
+import { BACKWARD } from '../partition/joint-graph.js';
+import type { Recorder } from './recorder.js';
+
+/** Inputs that are distributed tensors. Their local shards are other inputs. */
+export class WholeInputs {
+  private readonly nodes = new Map<Tensor, Node>();
+
+  /** Makes a distributed tensor an input. */
+  add(recorder: Recorder, t: Tensor): Node {
+    const fields = { kind: 'placeholder', name: 'whole', metas: [metaOf(t)] } as const;
+    const node = recorder.graph.add(fields);
+    this.nodes.set(t, node);
+    return node;
+  }
+
+  /** The value of a distributed tensor for an effect. `isOwn`: whether the capture made it. */
+  valueOf(recorder: Recorder, t: Tensor, isOwn: boolean): Value {
+    const input = this.nodes.get(t);
+    if ((input === undefined && !isOwn) || recorder.tags.has(BACKWARD))
+      recorder.unsupported('a distributed tensor was used as a whole by an effect');
+    const sharding = t.sharding as Sharding;
+    const node =
+      input ??
+      recorder.addEffect('distribute', {
+        inputs: [recorder.valueOf(sharding.local)],
+        params: { sharding },
+        metas: [metaOf(t)],
+      });
+    recorder.define(t, { node, output: 0 });
+    return { node, output: 0 };
+  }
+}
