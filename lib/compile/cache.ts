@@ -263,8 +263,10 @@ class Captures {
     inputs: readonly Tensor[],
     dynamic: DynamicGraph | null,
   ): Compiled {
-    const compile = (of: Graph): CompiledGraph =>
-      compileWith(this.settings.backend, new GraphModule(of), inputs);
+    const compile = (of: Graph): CompiledGraph => {
+      of.title = `the graph of ${nameOf(this.fn)}`;
+      return compileWith(this.settings.backend, new GraphModule(of), inputs);
+    };
     if (dynamic === null) return { graph, run: compile(graph), rebuild, unchecked: outputs };
     if (dynamic.compiled === null) {
       const copy = copyGraph(dynamic.sample.graph).graph;

@@ -139,6 +139,10 @@ function compileTrace(
   const { forward, backward, saved } = hasBackward
     ? partitionFn(joint)
     : { forward: joint.graph, backward: null, saved: [] };
+  if (backward !== null && joint.graph.title !== '') {
+    forward.title = joint.graph.title.replace('the graph', 'the forward graph');
+    backward.title = joint.graph.title.replace('the graph', 'the backward graph');
+  }
   const locals = inputsOf(trace, primals);
   const fns = {
     trace,

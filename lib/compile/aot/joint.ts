@@ -137,6 +137,7 @@ class JointTracer {
       roots.map(({ tangent }) => tangent),
     );
     const { graph } = recorder;
+    graph.title = this.module.graph.title;
     graph.outputs = [...forward, ...values.map((t) => recorder.valueOf(heldOf(t)))];
     const { wholes, shared } = this.keepWholes();
     return {

@@ -63,6 +63,7 @@ function valueOf({ value, freedBase }: LiftedSave): Tensor {
 
 function finished(recorder: Recorder, found: readonly (Tensor | null)[]): CapturedBackward {
   const { graph } = recorder;
+  graph.title = 'the graph of a backward pass';
   let next = 0;
   const results = found.map((t) => (t === null ? -1 : next++));
   graph.outputs = found.flatMap((t) => (t === null ? [] : [recorder.valueOf(t)]));

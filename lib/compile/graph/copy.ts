@@ -20,6 +20,7 @@ export function copyGraph(from: Graph, nodes: readonly Node[] = from.nodes): Gra
   const graph = new Graph();
   const nodeMap = new Map<Node, Node>();
   for (const node of nodes) appendCopy(graph, node, nodeMap);
+  graph.title = from.title;
   graph.outputs = from.outputs.map((v) => copyOfValue(v, nodeMap));
   graph.symbols = from.symbols;
   return { graph, nodeMap };

@@ -1,5 +1,6 @@
 /** Runs a graph. Its nodes become steps, in which every value is an index into one array. */
 import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
+import { withCallSite } from '../../core/call-context.js';
 import { belowEntry, type Layer } from '../../core/dispatch.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
@@ -11,6 +12,7 @@ import type { Graph } from './graph.js';
 import { lint } from './lint.js';
 import type { Node, NodeOrigin, Value, ValueMeta } from './node.js';
 import { BySizes } from './symbols.js';
+import { communicates } from './traits.js';
 
 /**
  * A node with the indices of its values. Plain numbers and constants have their values from the
@@ -26,6 +28,8 @@ export interface Step {
   /** The node's first output. */
   readonly at: number;
   readonly outputs: number;
+  /** The node in words, for errors of ranks that call others; null if it does not communicate. */
+  readonly place: string | null;
 }
 
 /** The origin of the node that runs while another capture records the run; null outside. */
@@ -148,13 +152,20 @@ export function runStep(step: Step, values: RunValue[], layer: Layer): void {
   }
   const params =
     step.draw < 0 ? node.params : { ...node.params, ...(values[step.draw] as DrawParams) };
-  const outputs = layer(
-    node.op,
-    operands as Tensor[],
-    params,
-    step.into < 0 ? null : (values[step.into] as Tensor),
-  );
+  const into = step.into < 0 ? null : (values[step.into] as Tensor);
+  const { op } = node;
+  const outputs =
+    step.place === null
+      ? layer(op, operands as Tensor[], params, into)
+      : withCallSite(step.place, () => layer(op, operands as Tensor[], params, into));
   for (let i = 0; i < step.outputs; i++) values[step.at + i] = outputs[i] as Tensor;
+}
+
+/** `%allReduce of the forward graph of step, at train.ts:3:5`. */
+function placeOf({ title }: Graph, node: Node): string | null {
+  if (!communicates(node)) return null;
+  const { site } = node.origin;
+  return `%${node.name} of ${title === '' ? 'a graph' : title}${site === '' ? '' : `, at ${site}`}`;
 }
 
 function outputsOf(node: Node): number {
@@ -184,7 +195,15 @@ export function numberedSteps(graph: Graph): NumberedSteps {
     const draw = node.draw === null ? -1 : numbers.of({ node: node.draw, output: 0 });
     const at = numbers.add(node);
     if (node.kind === 'call' || node.kind === 'effect')
-      steps.push({ node, inputs, into, draw, at, outputs: outputsOf(node) });
+      steps.push({
+        node,
+        inputs,
+        into,
+        draw,
+        at,
+        outputs: outputsOf(node),
+        place: placeOf(graph, node),
+      });
   }
   const results = graph.outputs.map((value) => numbers.of(value));
   const placeholders = graph.placeholders.map((node) => numbers.of({ node, output: 0 }));

@@ -12,6 +12,8 @@ import type { SizeSymbol } from './symbols.js';
 export class Graph {
   /** All nodes, each after the nodes that it reads. */
   readonly nodes: Node[] = [];
+  /** The graph in words, for errors: `the forward graph of step`; empty if it has no name. */
+  title = '';
   /** The results. */
   outputs: Value[] = [];
   /**
