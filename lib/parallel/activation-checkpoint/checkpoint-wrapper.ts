@@ -1,6 +1,7 @@
 /** Modules whose forward runs as a checkpoint, under the names that they had. */
 import { checkFunction, checkOneOf, optionsOf, unexpected } from '../../core/options.js';
 import { nn } from '../../index.js';
+import { isContainer } from '../common/containers.js';
 import { type CheckpointOptions, checkedOptions, runCheckpoint } from './checkpoint.js';
 
 /** How a wrapped module is recomputed: only `NO_REENTRANT` is supported. */
@@ -165,9 +166,6 @@ function wrapAny(module: nn.AnyModule): nn.AnyModule {
 /** Whether a call of the module runs something of its own. */
 function canRun(module: nn.AnyModule): boolean {
   return (
-    module.forward !== undefined &&
-    !(module instanceof CheckpointWrapper) &&
-    !(module instanceof nn.ModuleList) &&
-    !(module instanceof nn.ModuleDict)
+    module.forward !== undefined && !(module instanceof CheckpointWrapper) && !isContainer(module)
   );
 }

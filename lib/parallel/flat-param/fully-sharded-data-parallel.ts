@@ -12,6 +12,7 @@ import {
   tensor,
   tree,
 } from '../../index.js';
+import { isContainer } from '../common/containers.js';
 import { checkNesting, markAs } from '../common/nesting.js';
 import { clipGradients, type GradientPart } from './clip-gradients.js';
 import type { FlatParameter } from './flat-entries.js';
@@ -247,12 +248,12 @@ function andThen<T>(fn: () => T, end: () => void): T {
 /** @throws ArgumentError for what is no module, a wrapper, and a container without forward */
 function checkModule(module: unknown): void {
   if (!(module instanceof nn.Module)) throw unexpected(OP, 'module', 'an nn.Module', module);
-  const isContainer = module instanceof nn.ModuleList || module instanceof nn.ModuleDict;
-  if (!isContainer && module.forward !== undefined && !(module instanceof FullyShardedDataParallel))
+  const holdsOnly = isContainer(module);
+  if (!holdsOnly && module.forward !== undefined && !(module instanceof FullyShardedDataParallel))
     return;
   throw new ArgumentError(
     `${OP}: expected a module with forward that is not wrapped, got ${module.constructor.name}` +
-      `${isContainer ? '. Wrap the modules in it.' : ''}`,
+      `${holdsOnly ? '. Wrap the modules in it, or the one that uses it.' : ''}`,
     { op: OP, module: module.constructor.name },
   );
 }

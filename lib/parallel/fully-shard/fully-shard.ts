@@ -3,6 +3,7 @@ import { checkFlag, checkFunction, optionsOf, unexpected } from '../../core/opti
 import type { DeviceMesh } from '../../distributed/index.js';
 import type { Placement } from '../../dtensor/index.js';
 import { ArgumentError, nn, ShardingError } from '../../index.js';
+import { isContainer } from '../common/containers.js';
 import { checkNesting, markAs } from '../common/nesting.js';
 import { addMethods, type FSDPModule } from './fsdp-module.js';
 import { FSDPState, stateOf } from './fsdp-state.js';
@@ -98,14 +99,10 @@ function checkModule(op: string, module: nn.AnyModule): void {
   checkNesting('fullyShard', module);
   const state = stateOf(module);
   if (state !== null) throw shardedAlready(op, module, state);
-  if (
-    module.forward === undefined ||
-    module instanceof nn.ModuleList ||
-    module instanceof nn.ModuleDict
-  )
+  if (module.forward === undefined || isContainer(module))
     throw new ShardingError(
       `${op}: expected a module with forward, got the container ${module.constructor.name}. Call ` +
-        `${op} on the modules in it.`,
+        `${op} on the modules in it, or on the one that uses it.`,
       { op },
     );
 }

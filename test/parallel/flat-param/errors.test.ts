@@ -107,7 +107,12 @@ describe('wrapping is refused', () => {
     'for containers and wrappers',
     withRanks(1, () => {
       const wrapped = new FullyShardedDataParallel(pair());
-      for (const module of [new nn.ModuleList([pair()]), wrapped, 3])
+      for (const module of [
+        new nn.ModuleList([pair()]),
+        new nn.ParameterList([new nn.Linear(2, 2).weight]),
+        wrapped,
+        3,
+      ])
         assert.throws(() => new FullyShardedDataParallel(module as never), {
           code: 'ERR_ARGUMENT',
         });

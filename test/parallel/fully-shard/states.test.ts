@@ -235,6 +235,10 @@ describe('fullyShard refuses', () => {
       () => fullyShard(new nn.ModuleList([new nn.Linear(2, 2)])),
       /expected a module with forward, got the container ModuleList/,
     ],
+    'a list of parameters': [
+      () => fullyShard(new nn.ParameterList([new nn.Parameter(ones([2]))])),
+      /got the container ParameterList\. Call fullyShard on .* the one that uses it/,
+    ],
     'a module twice': [
       () => fullyShard(fullyShard(new nn.Linear(2, 2))),
       /got Linear, which is sharded already, with "weight", "bias"\. Call fullyShard once on each/,
