@@ -48,7 +48,7 @@ describe('compiler.explain', () => {
     assert.deepEqual((report.result as Tensor).tolist(), [2, 2]);
     const [found] = report.breaks;
     assert.match(found?.reason ?? '', /^a value of a tensor, float32\[\], was read$/);
-    assert.match(found?.site ?? '', /explain\.test\.ts:\d+/);
+    assert.match(found?.site ?? '', /explain\.test\.[jt]s:\d+/);
     assert.equal(found?.path, '1');
     assert.match(String(report), /break of Sequential: a value of .* in module 1/);
   });
