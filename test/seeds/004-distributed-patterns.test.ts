@@ -1,6 +1,5 @@
 /** Patterns of distributed training as PyTorch's test_distributed_patterns.py requires them. */
 import assert from 'node:assert/strict';
-import type { BackendName } from '../../lib/compile/backends.js';
 import {
   autograd,
   compile,
@@ -11,10 +10,9 @@ import {
   tensor,
   zeros,
 } from '../../lib/index.js';
-import { CompileCounter } from '../../lib/testing/index.js';
-
-const BACKENDS: readonly BackendName[] = ['eager', 'aot_eager'];
-const FULL = { fullgraph: true } as const;
+import { CompileCounterWithBackend } from '../../lib/testing/index.js';
+import { resizesAndFills, resizesToNothing } from './004-storages.js';
+import { assertFreesAll, BACKENDS, FULL } from './compiled.js';
 
 /** Compares values, gradients and kinds of tensors. */
 function assertSame(results: readonly Tensor[], expected: readonly Tensor[]): void {
@@ -32,43 +30,35 @@ function assertSame(results: readonly Tensor[], expected: readonly Tensor[]): vo
 
 for (const backend of BACKENDS)
   describe(`distributed patterns, backend ${backend}`, () => {
-    it('seed 004.2: a storage is resized to nothing after its last use', () => {
-      const fn = compile(
-        (x: Tensor) => {
-          const y = x.sin();
-          x.untypedStorage().resize_(0);
-          return y.cos();
-        },
-        { ...FULL, backend },
-      );
-      noGrad(() => {
-        for (const size of [10, 10, 20]) {
-          const x = randn([size]);
-          const expected = x.sin().cos();
-          assert.deepEqual(fn(x).tolist(), expected.tolist());
-          assert.equal(x.untypedStorage().nbytes, 0);
-        }
-      });
-    });
+    it('seed 004.2: a storage is resized to nothing after its last use', () =>
+      assertFreesAll(() => resizesToNothing(backend, 'cpu')));
 
-    it('seed 004.4: a storage of nothing is resized to the size of another, and filled', () => {
+    it('seed 004.4: a storage of nothing is resized to the size of another, and filled', () =>
+      assertFreesAll(() => resizesAndFills(backend, 'cpu')));
+
+    it('seed 004.6: a version that is read is given back, in one frame for all versions', () => {
+      const counter = CompileCounterWithBackend(backend);
       const fn = compile(
-        (x: Tensor, out: Tensor) => {
-          const y = x.sin();
-          assert.equal(out.untypedStorage().nbytes, 0);
-          out.untypedStorage().resize_(x.untypedStorage().nbytes);
-          out.copy_(y.cos());
+        (w: Tensor, given: Tensor) => {
+          const x = given.sin();
+          const v = w._version;
+          w.copy_(x.add(1));
+          autograd.unsafeSetVersionCounter(w, v);
+          return [w, v] as const;
         },
-        { ...FULL, backend },
+        { ...FULL, backend: counter },
       );
       noGrad(() => {
-        for (const elements of [10, 10, 20]) {
-          const x = randn([elements]).narrow(0, 0, 10);
-          const out = randn([10]);
-          out.untypedStorage().resize_(0);
-          fn(x, out);
-          assert.equal(out.untypedStorage().nbytes, 4 * elements);
-          assert.deepEqual(out.tolist(), x.sin().cos().tolist());
+        for (const version of [3, 0, 1, 7]) {
+          const w = randn([16]);
+          for (let i = 0; i < version; i++) w.fill_(i);
+          assert.equal(w._version, version);
+          const x = randn([16]);
+          const [same, read] = fn(w, x);
+          assert.equal(same, w);
+          assert.deepEqual(w.tolist(), x.sin().add(1).tolist());
+          assert.deepEqual([read, w._version], [version, version]);
+          assert.equal(counter.frameCount, 1);
         }
       });
     });
@@ -138,33 +128,6 @@ for (const backend of BACKENDS)
   });
 
 describe('distributed patterns', () => {
-  it('seed 004.6: a version that is read is given back, in one frame for all versions', () => {
-    const counter = CompileCounter();
-    const fn = compile(
-      (w: Tensor, given: Tensor) => {
-        const x = given.sin();
-        const v = w._version;
-        w.copy_(x.add(1));
-        autograd.unsafeSetVersionCounter(w, v);
-        return [w, v] as const;
-      },
-      { ...FULL, backend: counter },
-    );
-    noGrad(() => {
-      for (const version of [3, 0, 1, 7]) {
-        const w = randn([16]);
-        for (let i = 0; i < version; i++) w.fill_(i);
-        assert.equal(w._version, version);
-        const x = randn([16]);
-        const [same, read] = fn(w, x);
-        assert.equal(same, w);
-        assert.deepEqual(w.tolist(), x.sin().add(1).tolist());
-        assert.deepEqual([read, w._version], [version, version]);
-        assert.equal(counter.frameCount, 1);
-      }
-    });
-  });
-
   it('seed 004.8: the version stays as it was when the function throws', () => {
     const fn = compile(
       (w: Tensor, x: Tensor) =>
