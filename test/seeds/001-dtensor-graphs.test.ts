@@ -3,7 +3,13 @@
  * as PyTorch's test_dtensor_compile.py requires them.
  */
 import assert from 'node:assert/strict';
-import { FakeTensorMode, type ValueMeta } from '../../lib/compile/index.js';
+import {
+  FakeTensorMode,
+  type GraphModule,
+  type Node,
+  type Value,
+  type ValueMeta,
+} from '../../lib/compile/index.js';
 import {
   ColwiseParallel,
   DeviceMesh,
@@ -158,6 +164,43 @@ describe('a compiled function on distributed tensors', () => {
   });
 });
 
+describe('a compiled function of a value that is still on its way', () => {
+  it('seed 001.17: waits for it first, and saves what it waited for', async () => {
+    await onMesh(2, async (mesh) => {
+      const { backend, forward, backward } = recordingBackend();
+      const fn = (x: Tensor): Tensor => x.sin().sin();
+      const compiled = compile(fn, { ...FULL, backend });
+      await assertAsEager(fn, compiled, async (run) => {
+        manualSeed(17);
+        const x = randn([4, 4], { requiresGrad: true });
+        const gathered = DTensor.fromLocal(x, mesh, [Shard(0)]).redistribute(mesh, [Replicate()], {
+          asyncOp: true,
+        }) as DTensor;
+        const out = run(gathered.toLocal());
+        out.sum().backward();
+        return factsOf([out, x.grad]);
+      });
+      assert.deepEqual(forward.map(opsOf), [['waitTensor', 'sin', 'sin']]);
+      const [{ graph }] = forward as [GraphModule];
+      const { nodes, outputs, placeholders } = graph;
+      const indexOf = (value: Value): number => ('node' in value ? nodes.indexOf(value.node) : -1);
+      const [first, ...saved] = outputs.map(indexOf);
+      const calls = nodes.flatMap((node, i) => (node.kind === 'call' ? [i] : []));
+      assert.equal(first, calls[2]);
+      const allowed = [calls[0], nodes.indexOf(placeholders[0] as Node)];
+      assert.ok(saved.includes(calls[0] as number), String(saved));
+      assert.ok(
+        saved.every((i) => allowed.includes(i)),
+        String(saved),
+      );
+      assert.deepEqual(
+        backward.flatMap(opsOf).filter((name) => /all|reduce|wait|gather/i.test(name)),
+        [],
+      );
+    });
+  });
+});
+
 class MLP extends nn.Module {
   net1 = new nn.Linear(10, 16);
   relu = new nn.ReLU();
@@ -251,8 +294,14 @@ async function compareRedistributed(): Promise<void> {
   ) as [string[], string[]];
   assert.deepEqual([forward.length, backward.length], [1, 1]);
   assert.ok(gathers[0].length > 0);
+  const [ops] = forward.map(opsOf) as [string[]];
+  for (const [i, name] of ops.entries())
+    if (name === 'allGather') assert.ok(ops.indexOf('waitTensor', i) > i, ops.join(' '));
   assert.equal(gathers[1].length, 0);
 }
+
+/** Every rank loads the library first, which takes long on a busy machine. */
+const PROCESSES = { mode: 'process', timeoutMs: 120_000 } as const;
 
 describe('a parallel model in one frame', () => {
   for (const backend of BACKENDS)
@@ -264,7 +313,7 @@ describe('a parallel model in one frame', () => {
 
   it(
     'seed 001.20: is as eagerly on ranks that are processes',
-    withRanks(4, (rank) => compareParallel('20', 'aot_eager', rank), { mode: 'process' }),
+    withRanks(4, (rank) => compareParallel('20', 'aot_eager', rank), PROCESSES),
   );
 
   it(
@@ -274,6 +323,6 @@ describe('a parallel model in one frame', () => {
 
   it(
     'seed 001.24: does so on ranks that are processes',
-    withRanks(4, compareRedistributed, { mode: 'process' }),
+    withRanks(4, compareRedistributed, PROCESSES),
   );
 });

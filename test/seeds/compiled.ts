@@ -104,5 +104,6 @@ export function recordingBackend(): {
   };
 }
 
-/** The names of the ops that a graph calls, in order. */
-export const opsOf = ({ graph }: GraphModule): string[] => graph.callNodes.map(({ name }) => name);
+/** The ops that a graph calls, in order. */
+export const opsOf = ({ graph }: GraphModule): string[] =>
+  graph.callNodes.map(({ op }) => op?.name ?? '');
