@@ -201,7 +201,9 @@ class Captures {
     const captured = this.capture(args, collector);
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
     const sample =
-      captured instanceof CompileError ? null : sampleOf(captured.graph, collector.constantTensors);
+      captured instanceof CompileError
+        ? null
+        : sampleOf(captured.graph, collector.constantTensors, inputs);
     const serving = sample === null ? null : dynamic.serving(sample);
     if (isFull && serving === null) {
       dynamic.missed();

@@ -13,6 +13,8 @@ import { copyGraph } from './graph/copy.js';
 import type { Graph } from './graph/graph.js';
 import { type SizePlace, sizesIn } from './graph/symbols.js';
 import { GuardCollector } from './guards/guard-collector.js';
+import { ModeFacts } from './guards/modes.js';
+import { TensorFacts } from './guards/tensor-facts.js';
 
 /** A graph for several shapes. */
 export interface DynamicGraph {
@@ -90,7 +92,7 @@ export class DynamicGraphs {
     this.reason = null;
     let trials = MAX_TRIALS;
     const sampleAt = (classes: readonly (readonly SizePlace[])[]): Sample | null =>
-      trials-- > 0 ? captureOf(fn, args, shapesOf(inputs, classes)) : null;
+      trials-- > 0 ? captureOf(fn, args, shapesOf(inputs, classes), captured.facts) : null;
     const agrees = (classes: readonly (readonly SizePlace[])[]): boolean => {
       const other = sampleAt(classes);
       if (other === null) return false;
@@ -118,7 +120,8 @@ export class DynamicGraphs {
     this.reason ??= reason;
     if (graph === null) return null;
     const outer = new Set(samples.flatMap((sample) => [...sample.outer]));
-    const made: DynamicGraph = { sample: { graph, outer }, of: samples, compiled: null };
+    const { facts } = samples[0] as Sample;
+    const made: DynamicGraph = { sample: { graph, outer, facts }, of: samples, compiled: null };
     this.graphs.push(made);
     this.samples = this.samples.filter((sample) => !samples.includes(sample));
     this.reason = null;
@@ -127,8 +130,25 @@ export class DynamicGraphs {
 }
 
 /** A copy of a captured graph, which the backend does not change. */
-export function sampleOf(graph: Graph, outer: ReadonlySet<Tensor>): Sample {
-  return { graph: copyGraph(graph).graph, outer };
+export function sampleOf(
+  graph: Graph,
+  outer: ReadonlySet<Tensor>,
+  inputs: readonly Tensor[],
+): Sample {
+  return { graph: copyGraph(graph).graph, outer, facts: factsOf([...inputs, ...outer]) };
+}
+
+/** The modes, and of tensors what is no size: their history and which of them share memory. */
+function factsOf(tensors: readonly Tensor[]): unknown[] {
+  return [
+    ...new ModeFacts().sentences(),
+    ...tensors.flatMap((t) => [
+      tensors.indexOf(t),
+      tensors.findIndex(({ storage }) => storage !== null && storage === t.storage),
+      t.base === null ? -1 : tensors.indexOf(t.base),
+      ...new TensorFacts(t).apartFromSizes,
+    ]),
+  ];
 }
 
 /** The dims of inputs that may get other sizes: of tensors with memory of their own. */
@@ -201,11 +221,12 @@ function captureOf(
   fn: AnyFunction,
   args: readonly unknown[],
   shapes: ReadonlyMap<number, Shape>,
+  facts: Sample['facts'],
 ): Sample | null {
   const guards = new GuardCollector(args);
   try {
     const { graph } = captureAtShapes(fn, args, guards, shapes);
-    return { graph, outer: guards.constantTensors };
+    return { graph, outer: guards.constantTensors, facts };
   } catch {
     // Any error: the function is written for the sizes that it was called with.
     guards.restore();

@@ -25,6 +25,8 @@ export interface Sample {
   readonly graph: Graph;
   /** Its constants that are tensors of the program; the capture made the others. */
   readonly outer: ReadonlySet<Tensor>;
+  /** What else a backend may rely on, which no node shows: equal for all shapes of a graph. */
+  readonly facts: readonly unknown[];
 }
 
 /** A dynamic graph, or the reason why there is none; neither, if no shapes of inputs differ. */
@@ -35,6 +37,8 @@ export interface Generalised {
 
 /** Generalises graphs of two or more captures. */
 export function generalise(samples: readonly Sample[]): Generalised {
+  const [first, ...others] = samples as [Sample, ...Sample[]];
+  if (!others.every((other) => sameFacts(first, other))) return { graph: null, reason: null };
   try {
     const symbols = symbolsOf(samples.map(({ graph }) => graph));
     if (symbols === null || symbols.length === 0) return { graph: null, reason: null };
@@ -50,7 +54,7 @@ export function generalise(samples: readonly Sample[]): Generalised {
 export function sameAtSizes(dynamic: Sample, captured: Sample): boolean {
   const { symbols } = dynamic.graph;
   const sizes = sizesOfGraph(symbols, captured.graph);
-  if (sizes === null) return false;
+  if (sizes === null || !sameFacts(dynamic, captured)) return false;
   const specialised = { ...dynamic, graph: copyAtSizes(dynamic.graph, sizes) };
   try {
     new Unifier([specialised, captured], [[], []]).graph([]);
@@ -60,6 +64,9 @@ export function sameAtSizes(dynamic: Sample, captured: Sample): boolean {
     throw error;
   }
 }
+
+const sameFacts = (a: Sample, b: Sample): boolean =>
+  a.facts.length === b.facts.length && a.facts.every((fact, i) => Object.is(fact, b.facts[i]));
 
 /** Says where captures disagree. */
 class Disagreement extends Error {}

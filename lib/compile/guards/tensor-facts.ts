@@ -73,6 +73,13 @@ export class TensorFacts {
     );
   }
 
+  /** Everything but sizes and strides. */
+  get apartFromSizes(): readonly unknown[] {
+    const { type, dtype, device, history, nodeName, isView, memory, spec, local } = this;
+    const own = [type, dtype, device, history, nodeName, isView, memory, spec?.id ?? null];
+    return [...own, ...(local?.apartFromSizes ?? [])];
+  }
+
   private matchesSharding({ spec, local }: Sharding): boolean {
     return spec.id === this.spec?.id && (this.local as TensorFacts).matches(local);
   }

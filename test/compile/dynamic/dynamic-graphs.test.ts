@@ -8,12 +8,13 @@ import {
   compiler,
   IndexError,
   nn,
+  noGrad,
   ones,
   rand,
   type Tensor,
   zeros,
 } from '../../../lib/index.js';
-import { CompileCounter } from '../../../lib/testing/index.js';
+import { CompileCounter, CompileCounterWithBackend } from '../../../lib/testing/index.js';
 
 const marked = (t: Tensor, ...dims: number[]): Tensor => {
   compiler.markDynamic(t, dims);
@@ -174,6 +175,42 @@ describe('the number of graphs', () => {
 });
 
 describe('a dynamic graph', () => {
+  it('serves no arguments that differ in more than sizes', () => {
+    const fn = (x: Tensor, y: Tensor): Tensor => {
+      x.add_(1);
+      return y.mul(2);
+    };
+    const counter = CompileCounterWithBackend('aot_eager_decomp_partition');
+    const compiled = compile(fn, { backend: counter });
+    for (const [n, shares] of [
+      [2, false],
+      [3, false],
+      [3, true],
+      [4, true],
+      [4, false],
+    ] as const) {
+      const [x, other] = [ones([n]), ones([n])];
+      const y = shares ? x.detach() : other;
+      assert.deepEqual(
+        compiled(x, y).tolist(),
+        new Array(n).fill(shares ? 4 : 2),
+        `${n}, ${shares}`,
+      );
+    }
+    assert.equal(counter.frameCount, 4, 'fixed and dynamic, each with and without shared memory');
+  });
+
+  it('serves no calls in another mode', () => {
+    for (const backend of ['eager', 'aot_eager'] as const) {
+      const compiled = compile((x: Tensor) => x.mul(2), { backend });
+      for (const n of [2, 3, 4]) {
+        assert.ok(noGrad(() => compiled(ones([n], { requiresGrad: true }))).gradFn === null);
+        assert.ok(compiled(ones([n], { requiresGrad: true })).requiresGrad);
+        assert.ok(!compiled(ones([n])).requiresGrad);
+      }
+    }
+  });
+
   it('can be copied, checked and run by a backend that changes it', () => {
     const fn = compile((x: Tensor) => x.mul(2).view([-1]), {
       backend: (module) => {
