@@ -192,10 +192,12 @@ class Captures {
     const rank = currentRuntime();
     const others = this.entries.filter((entry) => entry.rank === rank);
     const dynamic = this.dynamicGraphs(rank);
-    const isFull = numberOfGraphs(others) >= config.recompileLimit;
+    const isFull = latestOfGraphs(others).length >= config.recompileLimit;
     const mayServe = dynamic.mayServe(inputs);
     if (isFull && this.isWarned && !fullgraph && !mayServe) return null;
-    const because = others.flatMap(({ guards }) => guards.difference(args, inputs) ?? []);
+    const because = latestOfGraphs(others).flatMap(
+      ({ guards }) => guards.difference(args, inputs) ?? [],
+    );
     if (isFull && !mayServe) return this.refuse(because.at(-1));
     const collector = new GuardCollector(args);
     const captured = this.capture(args, collector);
@@ -357,9 +359,10 @@ function refusalOf({ message, details }: CompileError): Refusal {
   return { reason: what, site: at, path };
 }
 
-/** Captures that are no graphs, and graphs. */
-const numberOfGraphs = (entries: readonly Entry[]): number =>
-  new Set(entries.map((entry) => entry.run ?? entry)).size;
+/** One capture for each graph, and those that are no graphs. */
+const latestOfGraphs = (entries: readonly Entry[]): Entry[] => [
+  ...new Map(entries.map((entry) => [entry.run ?? entry, entry])).values(),
+];
 
 const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>
   entries.filter(({ run, guards }) => run === null && guards.matchArguments(args)).length;
