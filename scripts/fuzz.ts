@@ -7,6 +7,7 @@
  *   npm run fuzz -- checkpoint --seconds 120           one target, as with --target
  *   npm run fuzz -- --target ops --seed 7 --case 1234  one case again, each step printed
  *   npm run fuzz -- --plain                            with the addon as it is built, without sanitizers
+ *   npm run fuzz -- compile --plain --seconds 600      compiled random programs beside eager ones
  *   npm run fuzz -- throws --seconds 600               ten million calls that fail, where JavaScript is called from outside, or as many as fit
  *   npm run fuzz -- store --seconds 600 --seed 7       hostile clients against a TCPStore on 127.0.0.1
  *   npm run fuzz -- faults --seconds 600 --seed 7      signals for ranks at random moments

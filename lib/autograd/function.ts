@@ -8,6 +8,7 @@ import { expose, fitReturned, type GradientSlot } from './check-gradients.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
 import { alreadyReleased, type Gradients, Node, type NodeFacts } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
+import { checkViewChange, rebaseView } from './view-history.js';
 
 /** The context that `forward` fills for `backward`. */
 export class FunctionContext {
@@ -248,7 +249,7 @@ function applied(
   ctx.needsInputGrad = needsGrad;
   const result = noGrad(() => implementation.forward(ctx, ...args));
   const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
-  checkDirty(ctx, outputs, implementation.name);
+  checkDirty(ctx, outputs, implementation.name, tracked);
   if (!tracked) return result;
   const node = new FunctionNode(implementation, ctx, tensors, outputs.length);
   const linked = outputs.map((output, i) => link(output, i, node, ctx, tensors));
@@ -269,14 +270,24 @@ function link(
 ): Tensor {
   if (ctx.nonDifferentiable.has(output) || !output.dtype.isFloatingPoint) return output;
   const isInput = inputs.includes(output);
-  const out = isInput && !ctx.dirty.has(output) ? output.detach() : output;
+  const isDirty = ctx.dirty.has(output);
+  if (isDirty && output.base !== null) {
+    rebaseView(output, node, inputs.indexOf(output));
+    return output;
+  }
+  const out = isInput && !isDirty ? output.detach() : output;
   out.node = node;
   out.outputNr = i;
   out.leafRequiresGrad = false;
   return out;
 }
 
-function checkDirty(ctx: FunctionContext, outputs: readonly Tensor[], name: string): void {
+function checkDirty(
+  ctx: FunctionContext,
+  outputs: readonly Tensor[],
+  name: string,
+  tracked: boolean,
+): void {
   for (const t of ctx.dirty) {
     if (!outputs.includes(t))
       throw new InPlaceError(`${name}: a tensor marked dirty must be returned by forward`);
@@ -284,5 +295,21 @@ function checkDirty(ctx: FunctionContext, outputs: readonly Tensor[], name: stri
       throw new InPlaceError(
         `${name}: a leaf tensor that requires a gradient cannot be changed in place`,
       );
+    if (tracked && t.base !== null) checkDirtyView(t, outputs.length, name);
   }
+}
+
+/** A changed view gives its base a new history, which one node with one output can hold. */
+function checkDirtyView(view: Tensor, numOutputs: number, name: string): void {
+  if (view.base?.leafRequiresGrad)
+    throw new InPlaceError(
+      `${name}: a view of a leaf tensor that requires a gradient cannot be changed in place, its ` +
+        'gradient would be lost. Change a copy.',
+    );
+  if (numOutputs > 1)
+    throw new InPlaceError(
+      `${name}: a function with ${numOutputs} results cannot change a view in place. Return one ` +
+        'result, or change a clone() of the view.',
+    );
+  checkViewChange({ name }, view);
 }

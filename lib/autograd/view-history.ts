@@ -4,13 +4,11 @@
  */
 import { InPlaceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
-import type { AnyOp } from '../core/op.js';
 import { isNonOverlappingAndDense, overlapsItself, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { arange } from '../ops/ranges.js';
 import { edgeOf } from './accumulate-grad.js';
 import { changeHistory, type Gradients, Node, type NodeFacts } from './node.js';
-import type { OpNode } from './op-node.js';
 
 interface Layout {
   shape: Shape;
@@ -30,7 +28,7 @@ function windowOn(base: Tensor, view: Tensor): Window {
 }
 
 /** @throws InPlaceError for a view whose change cannot be tracked. */
-export function checkViewChange(op: AnyOp, into: Tensor): void {
+export function checkViewChange(op: { readonly name: string }, into: Tensor): void {
   if (into.inPlaceForbidden !== null) {
     throw new InPlaceError(
       `${op.name}: this tensor cannot be changed in place: ${into.inPlaceForbidden}`,
@@ -69,10 +67,10 @@ class CopySlices extends Node {
   readonly name = 'CopySlices';
   private readonly base: Layout;
   private readonly window: Window;
-  private readonly inner: OpNode;
+  private readonly inner: Node;
   private readonly selfIndex: number;
 
-  constructor(base: Tensor, window: Window, inner: OpNode, selfIndex: number) {
+  constructor(base: Tensor, window: Window, inner: Node, selfIndex: number) {
     super(1, [edgeOf(base), ...inner.edges.map((edge, i) => (i === selfIndex ? null : edge))]);
     this.base = { shape: base.shape, strides: base.strides };
     this.window = window;
@@ -173,8 +171,8 @@ class ViewOfChangedDTensor extends Node {
   }
 }
 
-/** Records that the op of `node` changed `view`. */
-export function rebaseView(view: Tensor, node: OpNode, selfIndex: number): void {
+/** Records that the op or function of `node` changed `view`. */
+export function rebaseView(view: Tensor, node: Node, selfIndex: number): void {
   const base = view.base as Tensor;
   const copy = new CopySlices(base, windowOn(base, view), node, selfIndex);
   changeHistory(base, copy, 0);

@@ -20,6 +20,7 @@ const load: Readonly<Record<string, () => Promise<Target>>> = {
   addon: async () => (await import('./addon.js')).fuzzAddon,
   workers: async () => (await import('./workers.js')).fuzzWorkers,
   checkpoint: async () => (await import('./checkpoint.js')).fuzzCheckpoint,
+  compile: async () => (await import('./compiled/compiled.js')).fuzzCompiled,
 };
 /** Reports of the cases of a target, for targets that count them. */
 const reports: Readonly<Record<string, () => Promise<string>>> = {

@@ -112,6 +112,25 @@ describe('an attribute of a module that a captured function sets', () => {
     );
   });
 
+  it('is the tensor of the last call where the function returns the one before', () => {
+    const model = new Stateful((m, x) => {
+      m.kept = x.detach().mul(2);
+      return x;
+    });
+    assertSameAsEager(
+      () => {
+        model.kept = null;
+        const own = new Stateful(model.body);
+        return (x) => {
+          const before = own.kept ?? own.weight.detach();
+          return [own(x), before];
+        };
+      },
+      // Each tensor is a constant of its graph.
+      { frames: 3 },
+    );
+  });
+
   it('is not confused with an argument that it equals', () => {
     const run = (isCompiled: boolean): unknown => {
       const model = new Stateful((m, x) => {

@@ -123,3 +123,17 @@ describe('a captured function that reads a version', () => {
     assert.equal(counter.frameCount, 1);
   });
 });
+
+describe('a captured change of a view', () => {
+  it('counts once in the version that its base has, too', () => {
+    const [base, other] = [zeros([2]), zeros([2])];
+    const fn = (view: Tensor, last: Tensor): Tensor => {
+      view.add_(1);
+      return last.mul(2);
+    };
+    const compiled = compile((view: Tensor) => fn(view, base), { fullgraph: true });
+    compiled(base.detach());
+    fn(other.detach(), other);
+    assert.deepEqual([base._version, base.tolist()], [other._version, other.tolist()]);
+  });
+});

@@ -1,0 +1,164 @@
+/** Runs a program eagerly and compiled, and compares all that a caller can see. */
+import type { BackendName } from '../../../lib/compile/backends.js';
+import { compile, manualSeed, noGrad, rand, Tensor, tree } from '../../../lib/index.js';
+import { type Instance, instantiate, type Program } from './program.js';
+
+export const BACKENDS: readonly BackendName[] = [
+  'eager',
+  'aot_eager',
+  'aot_eager_decomp_partition',
+];
+/** One that captures, and others that vary the arguments. */
+const CALLS = 4;
+const TOLERANCE = 1e-9;
+
+/** What was seen of one call. */
+type Facts = Record<string, unknown>;
+
+/** The facts of all calls; the last may be an error, after which nothing is compared. */
+export function observe(program: Program, backend: BackendName | null, calls = CALLS): Facts[] {
+  const instance = instantiate(program);
+  const fn = backend === null ? instance.fn : compile(instance.fn, { backend });
+  const seen: Facts[] = [];
+  for (let call = 0; call < calls; call++) {
+    manualSeed(100 + call);
+    const args = instance.inputs(call);
+    try {
+      const run = () => observeCall(instance, fn, args, program.backward);
+      seen.push(call === program.withoutGrad ? noGrad(run) : run());
+      instance.between(call);
+    } catch (error) {
+      seen.push({ error: (error as Error).constructor.name, message: (error as Error).message });
+      break;
+    }
+  }
+  return seen;
+}
+
+function observeCall(
+  instance: Instance,
+  fn: Instance['fn'],
+  args: unknown[],
+  backward: boolean,
+): Facts {
+  const result = fn(...args) as unknown[];
+  const facts: Facts = {};
+  const results = tree.tensors(result);
+  const state = instance.state();
+  const outer = outerTensors(state);
+  const all = new Map<string, Tensor>();
+  args.forEach((t, i) => t instanceof Tensor && all.set(`argument ${'abc'[i]}`, t));
+  for (const [name, t] of outer) all.set(name, t);
+  results.forEach((t, i) => all.set(`result ${i}`, t));
+  facts.plain = result.map((each) => (typeof each === 'object' ? Array.isArray(each) : each));
+  for (const [name, t] of all) describe(facts, name, t, all);
+  if (backward) {
+    const tracked = results.filter((t) => t.requiresGrad);
+    const weighted = tracked.map((t, i) =>
+      t
+        .mul(t.detach())
+        .mul(i + 1)
+        .sum(),
+    );
+    if (weighted.length > 0) weighted.reduce((sum, t) => sum.add(t)).backward();
+  }
+  for (const [name, t] of all) {
+    if (backward && (t.isLeaf || t.retainsGrad))
+      facts[`gradient of ${name}`] = t.grad === null ? null : t.grad.tolist();
+    facts[`later values of ${name}`] = t.detach().tolist();
+  }
+  facts.keeper = (state.keeper as { factor: number } | undefined)?.factor;
+  facts.random = rand([1]).tolist(); // the state of the generator shows in its next number
+  return facts;
+}
+
+function outerTensors(state: Record<string, unknown>): [string, Tensor][] {
+  return Object.entries(state).flatMap(([name, value]): [string, Tensor][] => {
+    if (value instanceof Tensor) return [[name, value]];
+    const module = value as {
+      stateDict?: unknown;
+      namedParameters?: () => Iterable<[string, Tensor]>;
+      namedBuffers?: () => Iterable<[string, Tensor]>;
+      last?: unknown;
+    };
+    if (
+      module.namedParameters === undefined ||
+      module.namedBuffers === undefined ||
+      name === 'stack'
+    )
+      return [];
+    const all = [...module.namedParameters(), ...module.namedBuffers()].map(
+      ([key, t]): [string, Tensor] => [`${name}.${key}`, t],
+    );
+    return module.last instanceof Tensor ? [...all, [`${name}.last`, module.last]] : all;
+  });
+}
+
+function describe(facts: Facts, name: string, t: Tensor, all: ReadonlyMap<string, Tensor>): void {
+  const entries = [...all];
+  const first = (fits: (other: Tensor) => boolean): string | undefined =>
+    entries.find(([, other]) => fits(other))?.[0];
+  facts[`values of ${name}`] = t.detach().tolist();
+  facts[`layout of ${name}`] = [
+    t.constructor.name,
+    t.dtype.name,
+    t.shape.join(),
+    t.strides.join(),
+    t.storageOffset,
+  ].join(' ');
+  facts[`tracking of ${name}`] = `requiresGrad ${t.requiresGrad}, leaf ${t.isLeaf}`;
+  facts[`version of ${first((other) => other === t)}`] = t._version;
+  facts[`identity of ${name}`] =
+    `${first((other) => other === t)}, memory of ${first((other) => other.untypedStorage() === t.untypedStorage())}`;
+  facts[`base of ${name}`] =
+    t._base === null ? null : (first((other) => other === t._base) ?? 'inner');
+}
+
+/** Whether a gradient is null or zero: a lowered backward gets zeros where nothing asks. */
+const isNothing = (value: unknown): boolean =>
+  value === null || value === 0 || (Array.isArray(value) && value.every(isNothing));
+
+/** The first difference from eager, as text; null if there is none. */
+export function difference(
+  program: Program,
+  backend: BackendName,
+  expected = observe(program, null),
+): string | null {
+  const actual = observe(program, backend, expected.length);
+  for (const [call, facts] of expected.entries()) {
+    const other = actual[call];
+    if (other === undefined) return `call ${call} did not run`;
+    if ('error' in facts || 'error' in other) {
+      if (facts.error === other.error) return null;
+      // A lowered backward has read what it saved before gradients accumulate.
+      if (facts.error === 'InPlaceError' && backend !== 'eager') return null;
+      return `call ${call}: error ${other.error} ${other.message}, eager ${facts.error} ${facts.message}`;
+    }
+    for (const name of Object.keys(facts))
+      if (
+        !same(facts[name], other[name]) &&
+        !(backend !== 'eager' && isLoweredFact(name, facts, other))
+      )
+        return `call ${call}: ${name} is ${JSON.stringify(other[name])}, eager ${JSON.stringify(facts[name])}`;
+  }
+  return null;
+}
+
+/**
+ * What lowered graphs do not keep: the number of in-place changes of a result that the graph makes,
+ * that it was a view of a tensor which only the function had, and that no gradient reached a tensor.
+ */
+const isLoweredFact = (name: string, facts: Facts, other: Facts): boolean =>
+  (/^gradient/.test(name) && isNothing(facts[name]) && isNothing(other[name])) ||
+  /^version of result/.test(name) ||
+  (/^base of result/.test(name) &&
+    /^(inner|result)/.test(String(facts[name])) &&
+    (other[name] === null || other[name] === 'inner'));
+
+function same(a: unknown, b: unknown): boolean {
+  if (typeof a === 'number' && typeof b === 'number')
+    return Object.is(a, b) || Math.abs(a - b) <= TOLERANCE * (1 + Math.abs(a));
+  if (Array.isArray(a) && Array.isArray(b))
+    return a.length === b.length && a.every((x, i) => same(x, b[i]));
+  return a === b;
+}

@@ -1,0 +1,54 @@
+/** Shrinks a program that differs: removes lines and results while it still differs. */
+import type { BackendName } from '../../../lib/compile/backends.js';
+import { type Program, textOf } from './program.js';
+import { difference, observe } from './run.js';
+
+/** The difference; null if there is none, or the program has lost a variable. */
+export function differs(program: Program, backend: BackendName): string | null {
+  try {
+    const expected = observe(program, null);
+    if (expected.some(({ error }) => error === 'ReferenceError' || error === 'TypeError'))
+      return null;
+    return difference(program, backend, expected);
+  } catch {
+    return null; // a variable of the outer lines or of the inputs is missing
+  }
+}
+
+/** The kind of a difference: another one would be another finding. */
+const kindOf = (words: string): string => words.replace(/^call \d: /, '').slice(0, 7);
+
+/** The smallest program found. */
+export function shrink(program: Program, backend: BackendName, words: string): Program {
+  let smallest = program;
+  const attempt = (smaller: Program): void => {
+    const found = differs(smaller, backend);
+    if (found !== null && kindOf(found) === kindOf(words)) smallest = smaller;
+  };
+  attempt({ ...smallest, backward: false });
+  attempt({ ...smallest, withoutGrad: -1 });
+  for (let round = 0; round < 2; round++) {
+    for (let i = smallest.results.length - 1; i >= 0 && smallest.results.length > 1; i--)
+      attempt({ ...smallest, results: smallest.results.toSpliced(i, 1) });
+    for (const part of ['between', 'body', 'outer'] as const)
+      for (let i = smallest[part].length - 1; i >= 0; i--)
+        attempt({ ...smallest, [part]: smallest[part].toSpliced(i, 1) });
+    for (const [i, line] of smallest.inputs.entries()) {
+      const simple =
+        line.name === 'k'
+          ? ['2']
+          : line.name === 'm'
+            ? ['null']
+            : ['h.plain([2, 3], i)', 'h.leaf([2, 3], i)'];
+      for (const code of simple)
+        attempt({ ...smallest, inputs: smallest.inputs.with(i, { ...line, code }) });
+    }
+  }
+  return smallest;
+}
+
+/** A report of a finding. */
+export function report(program: Program, backend: BackendName): string {
+  const { backward, withoutGrad } = program;
+  return `${differs(program, backend)}\nbackend ${backend}, backward ${backward}, call without gradients ${withoutGrad}\n${textOf(program)}`;
+}
