@@ -22,7 +22,7 @@ import { Tensor } from '../../core/tensor.js';
 import { zeros } from '../../ops/factories.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
 import { replayViews } from './aliases.js';
-import type { JointTrace, OutputSource, PrimalGradient, Root } from './joint.js';
+import type { JointTrace, OutputSource, PrimalGradient, Root, VersionChanges } from './joint.js';
 
 /** Runs a lowered graph. Inputs and results are local tensors, and random states of draws. */
 export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunValue[];
@@ -48,18 +48,42 @@ const OUTPUT_SHARES_MEMORY =
 export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[]): Tensor[] {
   const { trace, forward, backward } = fns;
   const locals = inputsOf(trace, primals);
+  const before = versionsOf(trace.versions, primals);
   const values = withoutGrad(fns.makesOnlyResults ? forward : inScope(forward), locals);
   for (const i of trace.waited) markAsynchronous(localOf(primals[i] as Tensor) as Tensor, false);
+  if (before !== null) countChanges(trace.versions, primals, before);
   const results = new Map<OutputSource, Tensor>();
   for (const source of trace.outputs)
     if (!results.has(source)) results.set(source, resultOf(source, values, primals));
   if (backward !== null) recordNode(fns, primals, values, results);
-  // Views are made when their input has its new history.
-  return trace.outputs.map((source) =>
-    source.kind === 'view'
-      ? replayViews(primals[source.view.index] as Tensor, source.view.steps)
-      : (results.get(source) as Tensor),
-  );
+  // Views are made when their input has its new history; a view that is given twice is one object.
+  for (const source of results.keys())
+    if (source.kind === 'view') {
+      const { index, steps } = source.view;
+      results.set(source, replayViews(primals[index] as Tensor, steps));
+    }
+  return trace.outputs.map((source) => results.get(source) as Tensor);
+}
+
+/** The versions of these primals; null for none. */
+function versionsOf(
+  versions: readonly VersionChanges[],
+  primals: readonly RunValue[],
+): readonly number[] | null {
+  if (versions.length === 0) return null;
+  return versions.map(({ primal }) => (primals[primal] as Tensor).currentVersion);
+}
+
+/** Counts what the function changes, whatever the lowered graph has counted. */
+function countChanges(
+  versions: readonly VersionChanges[],
+  primals: readonly RunValue[],
+  before: readonly number[],
+): void {
+  for (const [i, { primal, changes }] of versions.entries()) {
+    const { versionCounter } = primals[primal] as Tensor;
+    if (versionCounter !== null) versionCounter.value = (before[i] as number) + changes;
+  }
 }
 
 /** Runs a lowered function, and frees what it makes beside its results. */

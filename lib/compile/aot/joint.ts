@@ -7,7 +7,7 @@
  */
 import { edgeOf } from '../../autograd/accumulate-grad.js';
 import { runBackward } from '../../autograd/engine.js';
-import { isGradEnabled } from '../../autograd/grad-mode.js';
+import { gradMode } from '../../autograd/grad-mode.js';
 import type { Edge } from '../../autograd/node.js';
 import { isAsynchronous } from '../../core/asynchronous.js';
 import type { DrawParams } from '../../core/random.js';
@@ -16,6 +16,7 @@ import { heldOf, type Sharding } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
 import { type GradFn, Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
+import { detachOp } from '../../ops/view.js';
 import { capturing } from '../capture/capture.js';
 import { recording } from '../capture/levels.js';
 import { Recorder } from '../capture/recorder.js';
@@ -25,7 +26,7 @@ import type { HookParams } from '../graph/hook-effects.js';
 import type { Node } from '../graph/node.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import { BACKWARD, type JointGraph } from '../partition/joint-graph.js';
-import { type ViewOfPrimal, viewOfPrimal } from './aliases.js';
+import { primalNodes, type ViewOfPrimal, viewOfPrimal } from './aliases.js';
 
 /** Where a result of the front graph comes from when the lowered graph has run. @internal */
 export type OutputSource =
@@ -61,6 +62,12 @@ export interface PrimalGradient {
   readonly sharding: Sharding | null;
 }
 
+/** The changes that the version of a primal counts. @internal */
+export interface VersionChanges {
+  readonly primal: number;
+  readonly changes: number;
+}
+
 /** A traced front graph. @internal */
 export interface JointTrace {
   readonly joint: JointGraph;
@@ -74,6 +81,11 @@ export interface JointTrace {
   readonly gradients: readonly PrimalGradient[];
   /** The primals that were results of collectives, and that the function waits for. */
   readonly waited: readonly number[];
+  /**
+   * The versions of the primals, where the lowered graph may count others: it changes `data` as the
+   * tensor itself.
+   */
+  readonly versions: readonly VersionChanges[];
 }
 
 /**
@@ -116,7 +128,9 @@ class JointTracer {
     this.refuseUnrepeatable();
     const views = new Set(primals.filter((t) => t instanceof Tensor && t.base !== null));
     this.lendPrimals();
+    const before = new Map([...this.borrowed].map(([t]) => [t, t.currentVersion]));
     const outputs = this.module.forward(...primals.slice(0, this.module.graph.placeholders.length));
+    const versions = this.versionChanges(before);
     const dirty = [...this.borrowed].flatMap(([t, i]) =>
       t.gradFn === this.histories[i] ? [] : [t],
     );
@@ -131,7 +145,7 @@ class JointTracer {
       ...dirty.filter((t) => t.requiresGrad),
     ];
     const tangents: Node[] = [];
-    const roots = isGradEnabled() ? differentiable.map((t) => this.rootOf(t, tangents)) : [];
+    const roots = differentiable.map((t) => this.rootOf(t, tangents));
     const { gradients, values } = this.backward(
       roots.map(({ edge }) => edge),
       roots.map(({ tangent }) => tangent),
@@ -148,7 +162,21 @@ class JointTracer {
       roots: roots.map(({ root }) => root),
       gradients,
       waited,
+      versions,
     };
+  }
+
+  /** Effects that set versions are repeated as they are. */
+  private versionChanges(before: ReadonlyMap<Tensor, number>): VersionChanges[] {
+    const { nodes } = this.recorder.graph;
+    if (nodes.some(({ effect }) => effect !== null && /^(set|keep|restore)Version$/.test(effect)))
+      return [];
+    if (!nodes.some(({ into, op }) => into !== null || (op !== null && op.mutates !== null)))
+      return [];
+    return [...this.borrowed].map(([t, primal]) => ({
+      primal,
+      changes: t.currentVersion - (before.get(t) as number),
+    }));
   }
 
   /** A hook that runs JavaScript in every backward pass must not run at the capture only. */
@@ -234,6 +262,10 @@ class JointTracer {
       const view =
         viewOfPrimal(this.module.graph, position) ??
         recorder.unsupported('a result on the memory of an input is not a view of the input');
+      if (t.requiresGrad && view.steps.some(endsHistory))
+        recorder.unsupported('a detached view of an input got a history');
+      if (this.isHooked(view))
+        recorder.unsupported('a view of an input got a hook and is a result');
       return { kind: 'view', view };
     }
     if (t.leafRequiresGrad && t.node === null)
@@ -246,6 +278,19 @@ class JointTracer {
       isAsynchronous: isAsynchronous(heldOf(t)),
       shared: outputs.some((other) => other !== t && other.storage === t.storage),
     };
+  }
+
+  /** Whether an effect of the front graph watches the gradient of a view or of its input. */
+  private isHooked({ index, steps }: ViewOfPrimal): boolean {
+    const { graph } = this.module;
+    const observed = new Set([primalNodes(graph)[index], ...steps]);
+    return graph.nodes.some(
+      ({ effect, inputs: [of] }) =>
+        (effect === 'registerHook' || effect === 'retainGrad') &&
+        of !== undefined &&
+        'node' in of &&
+        observed.has(of.node),
+    );
   }
 
   private rootOf(t: Tensor, tangents: Node[]): { root: Root; edge: Edge; tangent: Tensor } {
@@ -296,3 +341,7 @@ class JointTracer {
     return history === null ? (edgeOf(t) as Edge) : { node: history, outputNr: 0 };
   }
 }
+
+/** Whether a view has no gradient, whatever its input has. */
+const endsHistory = ({ op, mode }: Node): boolean =>
+  op === detachOp || !(mode ?? gradMode()).enabled;

@@ -8,12 +8,11 @@ import { isAsynchronous, markAsynchronous } from '../../core/asynchronous.js';
 import { CompileError } from '../../core/errors.js';
 import { contiguousStrides, type Shape } from '../../core/shape.js';
 import { FAKE_HANDLE, Storage } from '../../core/storage.js';
-import type { Tensor } from '../../core/tensor.js';
+import type { Tensor, VersionCounter } from '../../core/tensor.js';
 
 /** The fields that a capture may change, as they were. */
 interface Fields {
   readonly values: Partial<Tensor>;
-  readonly version: number | null;
   readonly isAsynchronous: boolean;
 }
 
@@ -51,6 +50,8 @@ class InputNode extends TapeNode {
 export class Borrowed {
   private readonly held = new Map<Tensor, Fields>();
   private readonly storages = new Map<Storage, Storage>();
+  /** Versions as they were; views that are borrowed later share a counter that has changed. */
+  private readonly versions = new Map<VersionCounter, number>();
 
   /** Whether the capture has borrowed the tensor. */
   has(t: Tensor): boolean {
@@ -77,11 +78,10 @@ export class Borrowed {
     if (t.base !== null) this.borrow(t.base);
     const values: Partial<Tensor> = {};
     for (const name of FIELDS) (values as Record<string, unknown>)[name] = t[name];
-    this.held.set(t, {
-      values,
-      version: t.versionCounter === null ? null : t.versionCounter.value,
-      isAsynchronous: isAsynchronous(t),
-    });
+    this.held.set(t, { values, isAsynchronous: isAsynchronous(t) });
+    const { versionCounter } = t;
+    if (versionCounter !== null && !this.versions.has(versionCounter))
+      this.versions.set(versionCounter, versionCounter.value);
     t.gradTensor = null;
     t.storage = this.standIn(t.storage);
     const local = t.sharding?.local;
@@ -132,11 +132,12 @@ export class Borrowed {
 
   /** Gives all tensors their fields back. */
   restore(): void {
-    for (const [tensor, { values, version, isAsynchronous: mark }] of this.held) {
+    for (const [tensor, { values, isAsynchronous: mark }] of this.held) {
       Object.assign(tensor, values);
       if (isAsynchronous(tensor) !== mark) markAsynchronous(tensor, mark);
-      if (tensor.versionCounter !== null && version !== null) tensor.versionCounter.value = version;
     }
+    for (const [counter, version] of this.versions) counter.value = version;
     this.held.clear();
+    this.versions.clear();
   }
 }

@@ -138,6 +138,8 @@ function traced(
       });
       const returned = fn(...given);
       recorder.attributes.record(recorder);
+      // An attribute that is only returned is used: it must be the same tensor at every run.
+      for (const t of tensorsIn(returned)) recorder.valueOf(t);
       return returned;
     });
     traceHooks(recorder);

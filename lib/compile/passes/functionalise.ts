@@ -80,8 +80,14 @@ class Functionaliser {
   run(): number {
     const { graph, origins } = this;
     if (origins.keys.length === 0) return 0;
+    let isForward = true;
     for (const node of graph.nodes.splice(0)) {
       const late = isLate(node);
+      const isTangent = node.kind === 'placeholder' && graph.nodes.some(isCall);
+      if (isForward && (late || isTangent)) {
+        this.settleOutputs(false);
+        isForward = false;
+      }
       node.inputs = node.inputs.map((value) => this.at(value, late));
       if (node.into !== null) this.addInPlace(node, node.into, late);
       else {
@@ -91,8 +97,20 @@ class Functionaliser {
         if (own !== undefined) this.current.set(value, { version: own.version, late, value });
       }
     }
-    graph.outputs = graph.outputs.map((value) => this.output(value));
+    if (isForward) this.settleOutputs(false);
+    this.settleOutputs(true);
     return this.rewritten;
+  }
+
+  /** Replaces the results of one half. Nodes that those of forward need stand in forward. */
+  private settleOutputs(late: boolean): void {
+    const { graph } = this;
+    graph.outputs = graph.outputs.map((value) => {
+      if ('number' in value) return value;
+      const origin = this.origins.get(this.settled(value));
+      if (origin === undefined || isLate(origin.base.node) !== late) return value;
+      return this.at(value, late);
+    });
   }
 
   private addInPlace(node: Node, target: Value, late: boolean): void {
@@ -128,12 +146,6 @@ class Functionaliser {
       if (target === undefined || 'number' in target) return at;
       at = target;
     }
-  }
-
-  private output(value: Value): Value {
-    if ('number' in value) return value;
-    const origin = this.origins.get(this.settled(value));
-    return origin === undefined ? value : this.at(value, isLate(origin.base.node));
   }
 
   /** What stands now for a value. */
@@ -180,6 +192,8 @@ class Functionaliser {
     return { node: this.graph.add(fields), output: 0 };
   }
 }
+
+const isCall = ({ kind }: Node): boolean => kind === 'call';
 
 const isLate = (node: Node): boolean => node.tags.has(BACKWARD);
 

@@ -73,6 +73,20 @@ describe('a lowered graph', () => {
     );
   });
 
+  it('keeps the hook of a view of an argument that is a result', () => {
+    assertSame(
+      (w) => {
+        const view = w.narrow(0, 1, 1);
+        view.registerHook((g) => g.mul(view.detach()));
+        return [view];
+      },
+      ([view], w) => {
+        view?.sum().backward();
+        return w.grad?.tolist();
+      },
+    );
+  });
+
   it('records a history where the function enables gradients', () => {
     assertSame(
       (w) => [noGrad(() => enableGrad(() => w.mul(3)))],
@@ -82,6 +96,27 @@ describe('a lowered graph', () => {
       },
       noGrad,
     );
+  });
+
+  it('gives a view that changed under noGrad the history of its base', () => {
+    const row = (c: Tensor): Tensor[] => {
+      const part = c.narrow(0, 0, 1);
+      part.add_(1);
+      return [part];
+    };
+    const onInner = (w: Tensor, run: (c: Tensor) => Tensor[]): Tensor[] => {
+      const c = w.mul(1);
+      return noGrad(() => run(c));
+    };
+    for (const backend of BACKENDS) {
+      const compiled = compile(row, { backend });
+      for (let i = 0; i < 3; i++) {
+        const [expected, seen] = [row, compiled].map((run) =>
+          onInner(leaf(i), run).map((t) => [t.tolist(), t.requiresGrad]),
+        );
+        assert.deepEqual(seen, expected);
+      }
+    }
   });
 
   it('changes a result through a detached view', () => {
