@@ -14,7 +14,6 @@ export interface Scope {
 type Phrase = (scope: Scope) => readonly [name: string | null, code: string];
 
 const matrix = (t: Tensor): boolean => t.ndim === 2;
-const square = (t: Tensor): boolean => t.ndim === 2 && t.shape[0] === 3 && t.shape[1] === 3;
 const withDims = (t: Tensor): boolean => t.ndim > 0;
 const rows = (t: Tensor): boolean => t.ndim === 2 && t.shape[1] === 3;
 const like =
@@ -252,7 +251,7 @@ export const phrases: readonly (readonly [weight: number, phrase: Phrase])[] = [
   // State.
   [0.3, (s) => declared(s, `a.grad === null ? ${s.any().name}.mul(2) : a.grad.mul(2)`)],
   [0.3, (s) => [null, `a.grad = ${s.any().name}.detach()`]],
-  [0.3, (s) => [null, `linear.zeroGrad()`]],
+  [0.3, () => [null, 'linear.zeroGrad()']],
   [0.3, (s) => declared(s, `${s.any().name}.detach().requiresGrad_()`)],
   [0.3, (s) => declared(s, `sw.tensor([1, 2, 3], { dtype: sw.float64 })`)],
   [0.2, (s) => declared(s, `new sw.nn.Parameter(${s.any().name}.detach().clone())`)],
