@@ -80,7 +80,7 @@ export class Bucket implements GradBucket {
   /** The reason for the collective, which all ranks must have. */
   readonly purpose: string;
   /** Gradients that have not arrived. */
-  pending = 0;
+  pending: number;
   private readonly at: number;
   private readonly count: number;
   private readonly flat: Tensor;
@@ -89,6 +89,7 @@ export class Bucket implements GradBucket {
     this.list = list;
     this.at = at;
     this.count = count;
+    this.pending = list.length;
     const { offsets, numel } = layoutOf(list);
     const { dtype, device } = (list[0] as ReducedParameter).parameter;
     this.flat = noGrad(() => keep(zeros([numel], { dtype, device })));
@@ -125,6 +126,14 @@ export class Bucket implements GradBucket {
   /** Whether a gradient lies in this bucket. */
   holds(grad: Tensor): boolean {
     return grad.untypedStorage() === this.flat.untypedStorage();
+  }
+
+  /** Whether its parameters have its dtype and device. */
+  fits(): boolean {
+    const { dtype, device } = this.flat;
+    return this.list.every(
+      ({ parameter }) => parameter.dtype === dtype && parameter.device === device,
+    );
   }
 
   /** Makes backward write gradients into the bucket, or no more. */

@@ -126,6 +126,7 @@ export class DistributedDataParallel<
 
   forward(...args: Args): Result {
     const syncs = this.syncsGradients && isGradEnabled();
+    if (isGradEnabled()) this.reducer.fitBuckets();
     if (syncs) {
       this.members.check();
       this.reducer.beforeForward();

@@ -88,6 +88,12 @@ export class Reducer {
     this.newOrder = null;
   }
 
+  /** Makes new buckets if parameters were converted: `module.to` gives them a dtype or device. */
+  fitBuckets(): void {
+    if (this.buckets.every((bucket) => bucket.fits())) return;
+    this.build(this.buckets.flatMap(({ list }) => list));
+  }
+
   /** Expects the gradients of a forward pass, and again those of its later backward passes. */
   afterForward(result: unknown): void {
     const { findsUnused, isStatic } = this.settings;

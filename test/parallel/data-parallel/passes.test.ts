@@ -57,6 +57,32 @@ describe('passes of DistributedDataParallel', () => {
     );
 
     it(
+      `reduce gradients of parameters that were converted between steps (${name})`,
+      withRanks(2, async (rank) => {
+        const run = async (model: Net, shard: (x: Tensor) => Tensor) => {
+          for (const dtype of ['float64', 'float32', 'float64'] as const) {
+            model.to(dtype);
+            const loss = model(shard(batchOf(0)).to(dtype))
+              .square()
+              .mean();
+            loss.backward();
+          }
+          return gradsOf(model);
+        };
+        manualSeed(0);
+        const ddp = new DistributedDataParallel(new Model(), { bucketCapMb: 0.0005, ...options });
+        manualSeed(0);
+        const expected = await run(new Model(), (x) => x);
+        const grads = await run(ddp, (x) => shardOf(x, rank, 2));
+        for (const [i, grad] of grads.entries())
+          grad.forEach((value, at) => {
+            const wanted = expected[i]?.[at] as number;
+            assert.ok(Math.abs(value - wanted) < 1e-5, `${value}, expected ${wanted}`);
+          });
+      }),
+    );
+
+    it(
       `reduce in a second backward pass of one forward pass (${name})`,
       withRanks(2, async (rank) => {
         const run = async (model: Net, shard: (x: Tensor) => Tensor) => {
