@@ -7,6 +7,7 @@ import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { keep, scope } from '../core/scope.js';
 import { gradOf, setGrad } from '../core/set-grad.js';
+import { formatShape, sameShape } from '../core/shape.js';
 import type { ArgumentsOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { reportCall } from '../core/unrepeatable.js';
@@ -138,9 +139,14 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
         // Groups are plain objects, so a program may have set any value.
         if (!Number.isFinite(group.lr))
           throw unexpected(`${this.constructor.name}.step`, 'lr', 'a finite number', group.lr);
-        scope(() => {
-          this.stepGroup(group);
-        });
+        try {
+          scope(() => {
+            this.stepGroup(group);
+          });
+        } catch (error) {
+          this.checkStateShapes(group.params);
+          throw error;
+        }
       }
     });
     const { observer } = layers.backend;
@@ -157,6 +163,21 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
           `${this.constructor.name}: parameter ${i} trains nothing: ${replacedBecause}`,
           { op: this.constructor.name, parameter: i },
         );
+  }
+
+  /** Looked for after an error only. @throws ArgumentError for a state of another shape */
+  private checkStateShapes(params: readonly Tensor[]): void {
+    const op = `${this.constructor.name}.step`;
+    for (const [i, p] of params.entries())
+      for (const [name, value] of Object.entries(this.state.get(p) ?? {}))
+        if (value instanceof Tensor && !sameShape(value.shape, p.shape))
+          throw new ArgumentError(
+            `${op}: expected ${name} of parameter ${i} to have the shape of the parameter, ` +
+              `${formatShape(p.shape)}, got ${formatShape(value.shape)}. The parameter changed ` +
+              'after an earlier step. Make the optimizer after FullyShardedDataParallel, or after ' +
+              'whatever else changes shapes.',
+            { op, parameter: i, expected: p.shape, given: value.shape },
+          );
   }
 
   private markState(observer: MemoryObserver): void {

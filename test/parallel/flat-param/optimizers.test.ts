@@ -53,6 +53,31 @@ describe('an optimizer made before FullyShardedDataParallel', () => {
     }),
   );
 
+  for (const [name, make] of Object.entries({
+    AdamW: optimizers.AdamW,
+    momentum: (params: Iterable<nn.Parameter>) => new optim.SGD(params, { lr: 0.1, momentum: 0.9 }),
+  }))
+    it(
+      `throws with useOrigParams: true if it has stepped, and names the parameter: ${name}`,
+      withRanks(2, () => {
+        const inner = new nn.Linear(4, 2);
+        const optimizer = make(inner.parameters());
+        inner(ones([1, 4]))
+          .sum()
+          .backward();
+        optimizer.step();
+        const model = new FullyShardedDataParallel(inner, { useOrigParams: true });
+        optimizer.zeroGrad();
+        model(ones([1, 4]))
+          .sum()
+          .backward();
+        assert.throws(
+          () => optimizer.step(),
+          /\.step: expected \w+ of parameter \d to have the shape .* Make the optimizer after Fully/,
+        );
+      }),
+    );
+
   it(
     'throws of distributed parameters with useOrigParams: true, because plain ones replace them',
     withRanks(4, () => {
