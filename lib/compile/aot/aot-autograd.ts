@@ -18,7 +18,7 @@ import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
 import { functionalise } from '../passes/functionalise.js';
 import { buildPlan } from '../schedule/plan.js';
-import { inputsOf, type LoweredFunction, runCompiled } from './compiled-function.js';
+import { inputsOf, inScope, type LoweredFunction, runCompiled } from './compiled-function.js';
 import { type JointTrace, traceJoint } from './joint.js';
 
 /** Compiles a lowered graph: the graph of local ops, and values like those it will get. */
@@ -144,10 +144,11 @@ function compileTrace(
     backward.title = joint.graph.title.replace('the graph', 'the backward graph');
   }
   const locals = inputsOf(trace, primals);
+  const run = compiled('fwCompiler', fwCompiler, forward, locals);
   const fns = {
     trace,
-    forward: compiled('fwCompiler', fwCompiler, forward, locals),
-    makesOnlyResults: fwCompiler === runAsPlan,
+    // A plan makes no tensors beside its results.
+    forward: fwCompiler === runAsPlan ? run : inScope(run),
     backward:
       backward === null ? null : compiled('bwCompiler', bwCompiler, backward, examplesOf(backward)),
     backwardGraph:

@@ -31,8 +31,6 @@ export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunVa
 export interface LoweredFunctions {
   readonly trace: JointTrace;
   readonly forward: LoweredFunction;
-  /** Whether forward makes no tensors beside its results. */
-  readonly makesOnlyResults: boolean;
   /** Null if nothing has a gradient. */
   readonly backward: LoweredFunction | null;
   /** The same, op by op. */
@@ -49,7 +47,7 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[])
   const { trace, forward, backward } = fns;
   const locals = inputsOf(trace, primals);
   const before = versionsOf(trace.versions, primals);
-  const values = withoutGrad(fns.makesOnlyResults ? forward : inScope(forward), locals);
+  const values = withoutGrad(forward, locals);
   for (const i of trace.waited) markAsynchronous(localOf(primals[i] as Tensor) as Tensor, false);
   if (before !== null) countChanges(trace.versions, primals, before);
   const results = new Map<OutputSource, Tensor>();
@@ -87,7 +85,7 @@ function countChanges(
 }
 
 /** Runs a lowered function, and frees what it makes beside its results. */
-const inScope =
+export const inScope =
   (forward: LoweredFunction): LoweredFunction =>
   (...locals) =>
     scope(() => forward(...locals));

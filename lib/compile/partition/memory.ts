@@ -192,8 +192,8 @@ export function standIns(node: Node): Tensor[] {
 }
 
 /** A tensor without memory, which no observer counts. @internal */
-export function standIn(meta: ValueMeta): Tensor {
-  const storage = new Storage(meta.device, bytesOf(meta));
+export function standIn(meta: ValueMeta, nbytes: number = bytesOf(meta)): Tensor {
+  const storage = new Storage(meta.device, nbytes);
   storage.handle = FAKE_HANDLE;
   return new Tensor(meta.shape, meta.strides, 0, meta.dtype, meta.device, storage);
 }

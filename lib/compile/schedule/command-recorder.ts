@@ -8,10 +8,9 @@ import type { DType } from '../../core/dtype.js';
 import { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
 import type { Shape } from '../../core/shape.js';
-import { FAKE_HANDLE, Storage } from '../../core/storage.js';
-import { Tensor } from '../../core/tensor.js';
+import type { Storage } from '../../core/storage.js';
+import type { Tensor } from '../../core/tensor.js';
 import { type CommandSink, recordCommands, writeOperands } from '../../eager/eager-backend.js';
-import type { ValueMeta } from '../graph/node.js';
 
 const IMMEDIATE = -1;
 const INDEX_VIEW = -3;
@@ -29,13 +28,6 @@ export interface OperandUse {
   readonly storage: Storage;
   readonly at: number;
   readonly command: number;
-}
-
-/** A tensor without memory. That of a given tensor may have any size. */
-export function standIn(meta: ValueMeta): Tensor {
-  const storage = new Storage(meta.device, Number.POSITIVE_INFINITY);
-  storage.handle = FAKE_HANDLE;
-  return new Tensor(meta.shape, meta.strides, 0, meta.dtype, meta.device, storage);
 }
 
 /** The commands of one device. */

@@ -6,7 +6,8 @@ import { Tensor } from '../../core/tensor.js';
 import { runEager } from '../../eager/eager-backend.js';
 import { effectOf } from '../graph/effects.js';
 import type { Step } from '../graph/graph-module.js';
-import { CommandRecorder, standIn } from './command-recorder.js';
+import { standIn } from '../partition/memory.js';
+import { CommandRecorder } from './command-recorder.js';
 import { type Lifetime, planMemory } from './memory-plan.js';
 import type { PlanValues } from './plan-values.js';
 import { type Given, Segment, type SegmentOutput, type SegmentResult } from './segment.js';
@@ -150,7 +151,8 @@ export class SegmentBuilder {
     if (initial instanceof Tensor && initial.storage === null) return initial;
     const meta = this.graph.metas[value] ?? null;
     if (meta === null || meta.placements !== null || meta.device.type === 'meta') return null;
-    const t = standIn(meta);
+    // The memory of a given tensor may have any size.
+    const t = standIn(meta, Number.POSITIVE_INFINITY);
     const { shape, strides, dtype, device } = meta;
     this.given.set(t.storage as Storage, {
       value,

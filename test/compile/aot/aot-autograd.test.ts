@@ -1,6 +1,5 @@
 /** Forward and backward as two graphs compute what eager mode computes, to the bit. */
 import assert from 'node:assert/strict';
-import { aotAutograd, type GraphModule } from '../../../lib/compile/index.js';
 import {
   AutogradError,
   compile,
@@ -14,20 +13,9 @@ import {
   tensor,
 } from '../../../lib/index.js';
 import { CompileCounterWithBackend } from '../../../lib/testing/index.js';
-import { assertEqualRuns, leaf } from './differential.js';
+import { assertEqualRuns, leaf, recording } from './differential.js';
 
 const { functional } = nn;
-
-/** A backend that lists the graphs that it compiles. */
-function recording(): { backend: ReturnType<typeof aotAutograd>; graphs: string[] } {
-  const graphs: string[] = [];
-  const keep = (part: string) => (module: GraphModule) => {
-    graphs.push(`${part}\n${module.code}`);
-    return module.forward.bind(module);
-  };
-  const backend = aotAutograd({ fwCompiler: keep('forward'), bwCompiler: keep('backward') });
-  return { backend, graphs };
-}
 
 /** A function, its arguments, and the number of graphs: 2 with a backward, else 1. */
 const programs: Record<

@@ -1,6 +1,6 @@
 /** Compares a compiled function with the same function run eagerly: values, gradients, versions. */
 import assert from 'node:assert/strict';
-import type { CompileBackend } from '../../../lib/compile/index.js';
+import { aotAutograd, type CompileBackend, type GraphModule } from '../../../lib/compile/index.js';
 import { compile, manualSeed, rand, Tensor } from '../../../lib/index.js';
 
 type Fn = (...args: Tensor[]) => Tensor | readonly Tensor[];
@@ -28,4 +28,15 @@ export function assertEqualRuns(fn: Fn, make: () => Tensor[], backend: CompileBa
   const compiled = compile(fn, { backend, fullgraph: true });
   for (const seed of [1, 2, 3])
     assert.deepEqual(observed(compiled, make, seed), observed(fn, make, seed));
+}
+
+/** A backend that lists the graphs that it compiles. */
+export function recording(): { backend: ReturnType<typeof aotAutograd>; graphs: string[] } {
+  const graphs: string[] = [];
+  const keep = (part: string) => (module: GraphModule) => {
+    graphs.push(`${part}\n${module.code}`);
+    return module.forward.bind(module);
+  };
+  const backend = aotAutograd({ fwCompiler: keep('forward'), bwCompiler: keep('backward') });
+  return { backend, graphs };
 }

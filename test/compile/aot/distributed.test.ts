@@ -1,6 +1,5 @@
 /** Forward and backward of distributed tensors as graphs of local ops and collectives. */
 import assert from 'node:assert/strict';
-import { aotAutograd, type GraphModule } from '../../../lib/compile/index.js';
 import {
   ColwiseParallel,
   DTensor,
@@ -13,16 +12,7 @@ import {
 } from '../../../lib/distributed.js';
 import { compile, manualSeed, nn, ones, rand, type Tensor } from '../../../lib/index.js';
 import { onRanks, valuesOf } from '../../distributed/support/on-ranks.js';
-
-function recording(): { backend: ReturnType<typeof aotAutograd>; graphs: string[] } {
-  const graphs: string[] = [];
-  const keep = (part: string) => (module: GraphModule) => {
-    graphs.push(`${part}\n${module.code}`);
-    return module.forward.bind(module);
-  };
-  const backend = aotAutograd({ fwCompiler: keep('forward'), bwCompiler: keep('backward') });
-  return { backend, graphs };
-}
+import { recording } from './differential.js';
 
 const collectivesOf = (text: string): string[] =>
   [...text.matchAll(/= (all\w+|reduceScatter\w*)\(/g)].map(([, name]) => name as string);
