@@ -5,10 +5,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { cudaBackendCandidates } from '../../../../lib/native/load.js';
 import { runProgram } from '../../../run-program.js';
+import { skipBecause } from '../../../skip.js';
 
 describe('distributedCheckpoint of CPU ranks', () => {
   it('opens no CUDA driver, which takes longer than many a load', async function () {
-    if (!cudaBackendCandidates().some((file) => existsSync(file))) this.skip();
+    if (!cudaBackendCandidates().some((file) => existsSync(file)))
+      skipBecause(this, 'this build has no CUDA backend');
     const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-cpu-ranks-'));
     try {
       const name = 'parallel/distributed-checkpoint/load/cpu-ranks';
