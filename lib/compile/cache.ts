@@ -12,6 +12,7 @@ import { runUncompiled, withoutFrames } from './capture/boundaries.js';
 import { type AnyFunction, type Capture, capture, isCompiling } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { cancelled } from './capture/refusals.js';
+import { whileCompiling } from './compiling.js';
 import { config } from './config.js';
 import {
   changeablePlaces,
@@ -151,6 +152,11 @@ class Captures {
     this.settings = settings;
   }
 
+  /** The name of its graphs in errors. */
+  private get title(): string {
+    return `the graph of ${nameOf(this.fn)}`;
+  }
+
   call(args: readonly unknown[]): unknown {
     const inputs = tensorsIn(args);
     const entry = this.find(args, inputs) ?? this.make(args, inputs);
@@ -199,6 +205,18 @@ class Captures {
       ({ guards }) => guards.difference(args, inputs) ?? [],
     );
     if (isFull && !mayServe) return this.refuse(because.at(-1));
+    return whileCompiling(this.title, () => this.newEntry(args, inputs, others, because, isFull));
+  }
+
+  private newEntry(
+    args: readonly unknown[],
+    inputs: readonly Tensor[],
+    others: readonly Entry[],
+    because: readonly Difference[],
+    isFull: boolean,
+  ): Entry | null {
+    const rank = currentRuntime();
+    const dynamic = this.dynamicGraphs(rank);
     const collector = new GuardCollector(args);
     const captured = this.capture(args, collector);
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
@@ -209,7 +227,7 @@ class Captures {
     const serving = sample === null ? null : dynamic.serving(sample);
     if (isFull && serving === null) {
       dynamic.missed();
-      return this.isWarned && !fullgraph ? null : this.refuse(because.at(-1));
+      return this.isWarned && !this.settings.fullgraph ? null : this.refuse(because.at(-1));
     }
     dynamic.reason = null;
     const compiled =
@@ -268,7 +286,7 @@ class Captures {
     dynamic: DynamicGraph | null,
   ): Compiled {
     const compile = (of: Graph): CompiledGraph => {
-      of.title = `the graph of ${nameOf(this.fn)}`;
+      of.title = this.title;
       return compileWith(this.settings.backend, new GraphModule(of), inputs);
     };
     if (dynamic === null) return { graph, run: compile(graph), rebuild, unchecked: outputs };

@@ -1,5 +1,5 @@
 /** `compiler.config`: settings of all compiled functions. */
-import { checkNumber } from '../core/options.js';
+import { checkNumber, LONGEST_TIMEOUT_MS } from '../core/options.js';
 
 /** Settings of all compiled functions. @see PyTorch `torch._dynamo.config` */
 export interface CompileConfig {
@@ -9,11 +9,21 @@ export interface CompileConfig {
    * `fullgraph` it throws a CompileError.
    */
   recompileLimit: number;
+  /**
+   * How long a rank may capture and compile one function while other ranks wait for it in a
+   * collective, in milliseconds, half an hour by default. Only beyond that does the timeout of
+   * their group count.
+   */
+  compileTimeoutMs: number;
 }
 
 let recompileLimit = 8;
+let compileTimeoutMs = 30 * 60_000;
 
-/** Settings of all compiled functions. @throws ArgumentError for a limit that is not an integer above 0 */
+/**
+ * Settings of all compiled functions. @throws ArgumentError for a limit that is not an integer above
+ * 0, and for a timeout out of range
+ */
 export const config: CompileConfig = Object.seal({
   get recompileLimit(): number {
     return recompileLimit;
@@ -21,5 +31,12 @@ export const config: CompileConfig = Object.seal({
   set recompileLimit(value: number) {
     checkNumber('compiler.config', 'recompileLimit', value, { from: 1, whole: true });
     recompileLimit = value;
+  },
+  get compileTimeoutMs(): number {
+    return compileTimeoutMs;
+  },
+  set compileTimeoutMs(value: number) {
+    checkNumber('compiler.config', 'compileTimeoutMs', value, { from: 0, to: LONGEST_TIMEOUT_MS });
+    compileTimeoutMs = value;
   },
 });

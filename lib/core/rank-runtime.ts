@@ -64,6 +64,8 @@ const noWorld: RankWorld = {
 };
 
 let ranks = 0;
+/** Ranks of this process that are in a world. */
+let worlds = 0;
 
 /** @internal */
 export class RankRuntime {
@@ -105,11 +107,13 @@ export class RankRuntime {
 
   /** @internal */
   enterWorld(world: RankWorld): void {
+    if (this.world === noWorld) worlds++;
     this.world = world;
   }
 
   /** @internal */
   leaveWorld(): void {
+    if (this.world !== noWorld) worlds--;
     this.world = noWorld;
     this.findCudaIndex = null;
   }
@@ -129,6 +133,9 @@ export class RankRuntime {
 
 /** The runtime of a program outside of local ranks. @internal */
 export const processRuntime = new RankRuntime(null);
+
+/** Whether a rank of this process is in a world. @internal */
+export const isInWorld = (): boolean => worlds > 0;
 
 /** @internal */
 export function currentRuntime(): RankRuntime {

@@ -288,6 +288,13 @@ export interface Addon {
   /** Opens gloo-engine.so. Returns undefined, or the reason why it cannot be used. */
   openGloo(path: string): string | undefined;
   /**
+   * The rank of this runtime compiles `what` from now on: no rank of this environment calls
+   * anything until {@link compiled}. Ranks that wait for one of them do not count that time, up to
+   * `limitMs`.
+   */
+  compiling(what: string, limitMs: number, rankRuntime: number): void;
+  compiled(): void;
+  /**
    * Begins a world on several machines: other ranks may connect to this one at `host`, an address
    * of this machine. Returns an address for each of them, of equal length; writes the id of the
    * world to words[0].

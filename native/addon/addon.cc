@@ -44,6 +44,7 @@ napi_value init(napi_env env, napi_value exports) {
   export_collectives(env, exports);
   export_device_groups(env, exports);
   export_gloo(env, exports);
+  export_compilation(env, exports);
   export_process(env, exports);
   return exports;
 }

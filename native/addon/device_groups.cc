@@ -149,7 +149,7 @@ std::unique_ptr<comm::Watchdog> watch_of(Member& member) {
   Member& host = *part.rendezvous;
   const auto region = host.shared();
   if (region && region->has_watchdogs())
-    return std::make_unique<comm::ShmWatchdog>(region, member.rank);
+    return std::make_unique<comm::ShmWatchdog>(region, host.shared_by_world(), member.rank);
   if (!host.connected.engine) return nullptr;
   auto remote = std::make_unique<comm::RemoteWatchdog>(host.connected.engine, host.connected.handle,
                                                        member.group_info, member.rank, member.size);

@@ -175,6 +175,7 @@ void export_groups(napi_env env, napi_value exports);
 void export_collectives(napi_env env, napi_value exports);
 void export_device_groups(napi_env env, napi_value exports);
 void export_gloo(napi_env env, napi_value exports);
+void export_compilation(napi_env env, napi_value exports);
 void export_process(napi_env env, napi_value exports);
 // Fails calls that wait for other ranks; every member leaves.
 void abort_all_groups(Environment& state, const char* reason);

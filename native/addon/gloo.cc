@@ -82,6 +82,7 @@ napi_value gloo_connect(napi_env env, napi_callback_info info) {
   if (napi_get_arraybuffer_info(env, raw[2], &data, &length) != napi_ok ||
       length != static_cast<size_t>(world->size) * kGlooAddressBytes)
     return fail_call(env, Code::Invalid, "the addresses are no ArrayBuffer with one for each rank");
+  world->rank_runtime = stream->rank_runtime();
   const std::string addresses(static_cast<const char*>(data), length);
   stream->enqueue([world, addresses](Stream& s) {
     ErrorText error;

@@ -8,6 +8,7 @@ struct GlooWorld {
   const GlooEngine* engine;
   int32_t rank, size;
   void* handle = nullptr;
+  int64_t rank_runtime = 0;  // of its streams
 
   GlooWorld(const GlooEngine* made_by, int32_t own, int32_t ranks)
       : engine(made_by), rank(own), size(ranks) {}

@@ -33,10 +33,11 @@ bool fits(const comm::GroupInfo& group_info, const comm::Origin& origin) {
 Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Region>& region,
                  comm::Origin origin, ErrorText* error) {
   std::unique_ptr<comm::HostGroup> group;
+  const auto world = origin.region;
   const Status status =
       comm::HostGroup::join(region, member.rank, &group, error, std::move(origin));
   if (!status.ok()) return status;
-  member.shares(region);
+  member.shares(region, world);
   joined_host(member, stream, &comm::kHostEngine, group.release());
   return status;
 }

@@ -49,14 +49,20 @@ struct Member {
     if (engine) engine->set_timeout(handle, timeout_ms);
     if (engine && aborted) engine->abort(handle, reason);
   }
-  // Shared memory of a group of hosts; null before it has joined, and if it shares none.
-  void shares(std::shared_ptr<comm::Region> memory) {
+  // Shared memory of a group of hosts, and of its world; null before it has joined, and if it
+  // shares none.
+  void shares(std::shared_ptr<comm::Region> memory, std::shared_ptr<comm::Region> of_world) {
     std::lock_guard<std::mutex> lock(mutex);
     region = std::move(memory);
+    world = std::move(of_world);
   }
   std::shared_ptr<comm::Region> shared() {
     std::lock_guard<std::mutex> lock(mutex);
     return region;
+  }
+  std::shared_ptr<comm::Region> shared_by_world() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return world;
   }
   // `place`: another rank that gives up, if it may not come to say so; -1: this rank.
   void abort(const ErrorText& why, int32_t place = -1) {
@@ -104,6 +110,7 @@ struct Member {
       std::lock_guard<std::mutex> lock(mutex);
       std::swap(left, engine);
       region.reset();
+      world.reset();
     }
     // the engine destroys both
     if (devices) devices->remote = nullptr, devices->handle = nullptr;
@@ -115,7 +122,7 @@ struct Member {
   std::mutex mutex;
   const CommEngine* engine = nullptr;
   void* handle = nullptr;
-  std::shared_ptr<comm::Region> region;
+  std::shared_ptr<comm::Region> region, world;
   bool aborted = false, failed = false;
   ErrorText reason;
 };

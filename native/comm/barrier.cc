@@ -1,6 +1,7 @@
 // Waits for all ranks or for one, and names the ranks that do not come.
 #include <algorithm>
 
+#include "compilation.h"
 #include "deadline.h"
 #include "group_registry.h"
 #include "host_group.h"
@@ -32,6 +33,7 @@ Status HostGroup::wait_for_all(ErrorText* error) {
   const uint64_t others = ~(uint64_t{1} << rank_);
   record_.peer = -1;
   snprintf(record_.site.name, sizeof record_.site.name, "join");
+  Compilations compilations = compilations_of_ranks();
   for (Deadline deadline(region_->timeout_ms());;) {
     const uint32_t seen = joined.value.load(std::memory_order_seq_cst);
     if (seen == all) return kOk;
@@ -40,9 +42,10 @@ Status HostGroup::wait_for_all(ErrorText* error) {
     const uint64_t dead = find_dead_peers(others);
     if (dead != 0 && joined.value.load(std::memory_order_seq_cst) != all)
       return report_dead_peers(dead, error);
-    const int64_t left = deadline.left();
+    const bool delayed = compilations.delay(absent());
+    const int64_t left = deadline.left(!delayed);
     if (left <= 0) return time_out(absent(), deadline.waited_ms(), error);
-    sleep_on(joined, seen, std::min(left, kWatchNs), true);
+    sleep_on(joined, seen, delayed ? kWatchNs : std::min(left, kWatchNs), true);
   }
 }
 
@@ -67,6 +70,10 @@ bool Origin::keeps_away(const GroupInfo& group, int32_t place, int32_t own, Erro
   return true;
 }
 
+Compilations HostGroup::compilations_of_ranks() {
+  return {*region_, origin_.region.get(), group_info(), size(), rank_};
+}
+
 uint64_t HostGroup::absent() {
   uint64_t ranks = 0;
   for (int32_t rank = 0; rank < size(); rank++) {
@@ -79,6 +86,7 @@ uint64_t HostGroup::absent() {
 Status HostGroup::wait(Counter& counter, uint32_t target, int32_t peer, ErrorText* error) {
   if (spin_until(counter, target, header().failed, spin_ns_)) return kOk;
   Deadline deadline(timeout_ms_.load(std::memory_order_relaxed));
+  Compilations compilations = compilations_of_ranks();
   for (;;) {
     // Read the failure first: a rank that fails reached its rendezvous before, and the others must
     // see the same there.
@@ -86,11 +94,13 @@ Status HostGroup::wait(Counter& counter, uint32_t target, int32_t peer, ErrorTex
     const uint32_t seen = counter.value.load(std::memory_order_seq_cst);
     if (reached(seen, target)) return kOk;
     if (has_failed) return failure(error);
-    const int64_t left = deadline.left();
+    const bool delayed = compilations.delay(missing(peer));
+    const int64_t left = deadline.left(!delayed);
     if (left <= 0) return time_out(missing(peer), deadline.waited_ms(), error);
     // A rank that left wakes no other rank.
     const uint64_t gone = find_left(missing(peer));
-    if (gone == 0) sleep_on(counter, seen, std::min(left, kWatchNs), region_->shared());
+    if (gone == 0)
+      sleep_on(counter, seen, delayed ? kWatchNs : std::min(left, kWatchNs), region_->shared());
     if (reached(counter.value.load(std::memory_order_acquire), target)) return kOk;
     const uint64_t dead = gone != 0 ? gone : find_dead_peers(missing(peer));
     // A rank may leave after it completed the call.
@@ -158,17 +168,21 @@ Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) 
   Missing missing;
   ErrorText not_joined;
   const char* name = group_info().name.c_str();
+  const Compilations compilations = compilations_of_ranks();
   Text(not_joined)
       .add(name[0] != 0 ? "has not joined group \"%s\"" : "has not joined the group", name);
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
     RankBlock& block = region_->rank(rank);
     const bool joined = block.presence.load(std::memory_order_acquire) != Presence::Absent;
+    ErrorText compiles;
+    Text has(compiles);
+    const bool delays = compilations.describe(rank, has);
     if (joined)
-      missing.add(rank, "has not come", block.record,
+      missing.add(rank, delays ? compiles.text : "has not come", block.record,
                   block.in_call.load(std::memory_order_acquire) != 0);
     else
-      missing.add(rank, not_joined.text);
+      missing.add(rank, delays ? compiles.text : not_joined.text);
   }
   ErrorText limit;
   Text(limit).add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));

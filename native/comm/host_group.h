@@ -16,6 +16,7 @@
 #include "../include/dtype.h"
 #include "../include/status.h"
 #include "call_record.h"
+#include "compilation.h"
 #include "messages.h"
 #include "reduce_kernels.h"
 #include "region.h"
@@ -102,6 +103,7 @@ class HostGroup {
   Status wait(Counter& counter, uint32_t target, int32_t peer, ErrorText* error);
   uint64_t missing(int32_t peer);
   uint64_t absent();  // ranks that have not joined
+  Compilations compilations_of_ranks();
   // ranks that left here, or left the origin before they joined
   uint64_t find_left(uint64_t ranks);
   uint64_t find_dead_peers(uint64_t ranks);  // also ranks that died

@@ -73,6 +73,8 @@ class Shared {
     for (int i = 0; i < kWords; i++) words_[i].store(words[i], std::memory_order_release);
     version_.store(version + 2, std::memory_order_release);
   }
+  // Differs after each write.
+  uint32_t version() const { return version_.load(std::memory_order_acquire); }
   bool read(T* record) const {
     for (int attempt = 0; attempt < 1000; attempt++) {
       uint64_t words[kWords];
@@ -106,6 +108,14 @@ struct alignas(kAlign) GroupRegistry {
   Shared<CreatedGroup> groups[kKeptGroups];
 };
 
+// What the program of a rank compiles: compilation.h.
+struct Compilation {
+  int64_t since_ns;  // 0: it compiles nothing
+  int64_t limit_ms;  // the longest time that ranks wait for it
+  int32_t is_own;    // 0: another rank of the process compiles, and this one cannot run meanwhile
+  char what[108];
+};
+
 enum class Presence : uint32_t { Absent, Joined, Left };
 
 // The calls of a rank in a group of devices, which other ranks read without waiting:
@@ -132,6 +142,9 @@ struct alignas(kAlign) RankBlock {
   std::atomic<uint32_t> in_call;
   ProcessId process;
   SharedCallRecord record;
+  Shared<Compilation> compilation;
+  // The place, plus 1, of a rank that compiles and that this one waits for; 0: it waits for none.
+  std::atomic<int32_t> awaits_compilation;
   // for even and odd calls: a rank may be one call ahead of the slowest reader
   Fingerprint prints[2];
 

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
+#include "compilation.h"
+#include "deadline.h"
 #include "messages.h"
 #include "segment.h"
 
@@ -149,12 +152,16 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
 Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* out,
                       ErrorText* error) {
   const int32_t first = options.group_info.rank_at(0);
-  const int64_t deadline = now_ns() + std::min(options.timeout_ms, kLongestTimeoutMs) * 1'000'000;
+  Region* world = options.origin != nullptr ? options.origin->region.get() : nullptr;
+  std::optional<Compilations> compilations;
+  if (world != nullptr)
+    compilations.emplace(*world, world, options.group_info, options.size, options.rank);
+  Deadline deadline(options.timeout_ms);
   int file;
   char path[kSegmentPath];
   for (int64_t pause_us = 100; (file = find_segment(options.name, options.token, path)) < 0;
        pause_us = std::min<int64_t>(10'000, pause_us * 2)) {
-    if (now_ns() >= deadline) {
+    if (deadline.left(!(compilations && compilations->delay(1))) <= 0) {
       const auto limit = static_cast<long long>(options.timeout_ms);
       ErrorText late;
       Text(late).add(

@@ -43,6 +43,8 @@ class RemoteWatchdog final : public Watchdog {
 
   bool has_dead_peer() override;
   void describe_dead_peers(Text& text) override;
+  // Ranks compare calls in order, so what delays the comparison delays the devices.
+  bool is_delayed(uint64_t, int32_t) override { return engine_->is_delayed(member_); }
   bool describe_missing(Text& text, uint64_t call, int32_t peer) override;
   void blame(DetailsWriter& details) override;
 

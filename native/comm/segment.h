@@ -10,7 +10,7 @@ namespace shardwise::comm {
 // A name may belong to another user or to a live run: then all ranks try the next of these names.
 constexpr int32_t kSegmentNames = 16;
 constexpr int32_t kSegmentPath = 128;
-constexpr uint64_t kSegmentMagic = 0x3470756f72677773;  // swgroup4; another layout gets another
+constexpr uint64_t kSegmentMagic = 0x3570756f72677773;  // swgroup5; another layout gets another
 
 // Creates a segment of this size and allocates all of its memory now: a full /dev/shm would kill
 // the process later. Returns file and path, or the error of the system if there is no room.

@@ -26,8 +26,12 @@ bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
 
 }  // namespace
 
-ShmWatchdog::ShmWatchdog(std::shared_ptr<Region> region, int32_t rank)
-    : region_(std::move(region)), rank_(rank) {}
+ShmWatchdog::ShmWatchdog(std::shared_ptr<Region> region, std::shared_ptr<Region> world,
+                         int32_t rank)
+    : region_(std::move(region)),
+      world_(std::move(world)),
+      rank_(rank),
+      compilations_(*region_, world_.get(), region_->group_info(), region_->size(), rank) {}
 
 Status ShmWatchdog::begin(const CollectiveCall& call, ErrorText* error) {
   const bool message = is_message(call.kind);
@@ -137,6 +141,10 @@ bool ShmWatchdog::has_dead_peer() {
   return gone_ != 0;
 }
 
+bool ShmWatchdog::is_delayed(uint64_t call, int32_t peer) {
+  return compilations_.delay(peer >= 0 ? uint64_t{1} << peer : find_missing(call));
+}
+
 bool ShmWatchdog::describe_missing(Text& text, uint64_t call, int32_t peer) {
   const uint64_t missing = peer >= 0 ? uint64_t{1} << peer : find_missing(call);
   describe_ranks(text, missing);
@@ -185,9 +193,10 @@ void ShmWatchdog::describe_ranks(Text& text, uint64_t ranks) {
     ErrorText has;
     if (contains(dead, rank))
       Text(has).add("has died (process %d)", region_->rank(rank).process.pid);
-    else
-      Text(has).add(block.left.load(std::memory_order_acquire) != 0 ? "has left the group"
-                                                                    : "has not come");
+    else if (block.left.load(std::memory_order_acquire) != 0)
+      Text(has).add("has left the group");
+    else if (Text compiles(has); !compilations_.describe(rank, compiles))
+      compiles.add("has not come");
     described_.add(rank, has.text, block.last, false);
   }
   if (described_.empty()) return;

@@ -7,7 +7,7 @@
 #pragma once
 #include <memory>
 
-#include "region.h"
+#include "compilation.h"
 #include "watchdog.h"
 
 namespace shardwise::comm {
@@ -15,7 +15,8 @@ namespace shardwise::comm {
 class ShmWatchdog final : public Watchdog {
  public:
   // The use of the region must be Rendezvous.
-  ShmWatchdog(std::shared_ptr<Region> region, int32_t rank);
+  // `world`: as in Compilations.
+  ShmWatchdog(std::shared_ptr<Region> region, std::shared_ptr<Region> world, int32_t rank);
 
   int32_t rank() const override { return rank_; }
   int32_t size() const override { return region_->size(); }
@@ -35,6 +36,7 @@ class ShmWatchdog final : public Watchdog {
 
   bool has_dead_peer() override;
   void describe_dead_peers(Text& text) override { describe_ranks(text, gone_); }
+  bool is_delayed(uint64_t call, int32_t peer) override;
   bool describe_missing(Text& text, uint64_t call, int32_t peer) override;
   void blame(DetailsWriter& details) override;
 
@@ -54,8 +56,9 @@ class ShmWatchdog final : public Watchdog {
   void describe_ranks(Text& text, uint64_t ranks);
   WatchdogBlock& own() { return region_->watchdog(rank_); }
 
-  std::shared_ptr<Region> region_;
+  std::shared_ptr<Region> region_, world_;
   int32_t rank_;
+  Compilations compilations_;
   uint64_t calls_ = 0;
   uint32_t polls_ = 0;
   uint64_t dead_ = 0, gone_ = 0;

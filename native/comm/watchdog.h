@@ -44,6 +44,9 @@ class Watchdog {
   virtual bool has_dead_peer() = 0;
   // `: rank 2 has died (process 7), its last call was …`: the ranks that has_dead_peer found.
   virtual void describe_dead_peers(Text& text) = 0;
+  // True if ranks that have not reached the collective, or the `peer` of a message, compile: the
+  // time since the last check does not count.
+  virtual bool is_delayed(uint64_t call, int32_t peer) = 0;
   // The ranks that have not reached a collective, or the `peer` of a message; false: all have.
   virtual bool describe_missing(Text& text, uint64_t call, int32_t peer) = 0;
   // Blames the ranks that were described last.

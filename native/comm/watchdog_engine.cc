@@ -98,6 +98,7 @@ class WatchdogMember {
     std::lock_guard<std::mutex> lock(mutex_);
     if (reported_) return (void)end_device();
     if (group_->has_mismatch()) return report_failure({});
+    allow_for_compilations();
     poll_engine(false);
     if (reported_) return;
     CommRecord oldest;
@@ -121,6 +122,22 @@ class WatchdogMember {
     const uint64_t done = last_done();
     if (done > waited_for_) group_->settle(done, kReadMs);
     waited_for_ = std::max(waited_for_, done);
+  }
+
+  // The device does not know that a rank compiles: its timeout grows by that time.
+  void allow_for_compilations() {
+    const int64_t now = now_ns(),
+                  passed_ms = std::min((now - polled_ns_) / 1'000'000, 4 * kWatchMs);
+    polled_ns_ = now;
+    CommRecord oldest;
+    if (!engine_->recent || !in_flight(&oldest)) return;
+    const int64_t allowed = oldest.sequence == delayed_call_ ? delayed_ms_ : 0;
+    const bool delayed =
+        group_->is_delayed(oldest.sequence, is_message(oldest.kind) ? oldest.root : -1);
+    delayed_call_ = oldest.sequence;
+    if (!delayed && allowed == delayed_ms_) return;
+    delayed_ms_ = delayed ? allowed + passed_ms + 1 : allowed;
+    engine_->set_timeout(member_, timeout_ms_.load() + delayed_ms_);
   }
 
   // The last collective that may have finished.
@@ -339,6 +356,9 @@ class WatchdogMember {
   ErrorText reported_text_;
   int32_t fruitless_polls_ = 0, polls_for_dead_peer_ = 0;
   uint64_t waited_for_ = 0;
+  // The time for which compilations delayed this call.
+  int64_t polled_ns_ = now_ns(), delayed_ms_ = 0;
+  uint64_t delayed_call_ = 0;
   // Calls launched, and those that finished while the group was intact.
   std::atomic<uint64_t> launched_{0};
   std::atomic<bool> launching_{false};  // a launch is in progress

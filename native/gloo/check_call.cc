@@ -26,6 +26,7 @@ int64_t Group::frame_bytes() const {
 
 Status Group::begin(const comm::CallRecord& record, ErrorText* error) {
   observe_peers();
+  is_delayed_.store(false, std::memory_order_relaxed);
   if (failed()) return refuse(record, error);
   std::lock_guard<std::mutex> lock(mutex_);
   record_ = record;

@@ -1,6 +1,7 @@
 // Fills the seam. Exceptions of gloo and the standard library end here.
 #include <gloo/config.h>
 
+#include "../comm/compilation.h"
 #include "group.h"
 
 namespace shardwise::gloo_engine {
@@ -105,6 +106,14 @@ const GlooEngine kGlooEngine = {
     [](void* member, Code code, const ErrorText& cause) {
       quietly([&] { group_of(member).fail_all(code, cause); });
     },
+    [](void* world, const char* what, bool is_own, int64_t limit_ms) {
+      quietly([&] {
+        const comm::Compilation begun =
+            comm::begin_compilation(what != nullptr ? what : "", is_own, limit_ms);
+        static_cast<World*>(world)->compiles(what != nullptr ? &begun : nullptr);
+      });
+    },
+    [](void* member) { return group_of(member).is_delayed(); },
 };
 
 }  // namespace

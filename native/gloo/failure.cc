@@ -72,8 +72,11 @@ Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error
 
 Status Group::go_on_waiting(const std::vector<int32_t>& ranks, comm::Deadline& deadline,
                             ErrorText* error) {
-  const bool has_time = deadline.left() > 0;
-  waits_->publish(group_info_.ranks_at(ranks), deadline.waited_ms(), timeout_ms());
+  const std::vector<int32_t> awaited = group_info_.ranks_at(ranks);
+  const bool delayed = waits_->is_delayed(awaited, timeout_ms());
+  is_delayed_.store(delayed, std::memory_order_relaxed);
+  const bool has_time = deadline.left(!delayed) > 0;
+  waits_->publish(awaited, deadline.waited_ms(), timeout_ms(), delayed);
   return has_time ? kOk : time_out(ranks, deadline.waited_ms(), error);
 }
 
@@ -81,8 +84,7 @@ Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, Err
   comm::Missing missing;
   for (const int32_t rank : ranks)
     miss(missing, rank,
-         waiting_text("has not come", waits_->awaited_by(group_info_.rank_at(rank), timeout_ms()))
-             .c_str());
+         waits_->describe_absence("has not come", group_info_.rank_at(rank), timeout_ms()).c_str());
   return fail_for(missing, " (timeout after " + std::to_string(waited_ms) + " ms)",
                   waits_->culprits(group_info_.ranks_at(ranks), timeout_ms()), error);
 }

@@ -74,6 +74,8 @@ class Group {
   void fail_all(Code code, const ErrorText& reason);
   // For an error after which this rank cannot continue.
   void give_up(const ErrorText& reason);
+  // Whether this rank waits for a rank that compiles. From any thread.
+  bool is_delayed() const { return is_delayed_.load(std::memory_order_relaxed); }
   void set_timeout(int64_t ms) { timeout_ms_.store(ms, std::memory_order_relaxed); }
 
  private:
@@ -211,7 +213,7 @@ class Group {
   std::mutex mutex_;
   comm::CallRecord record_ = {};  // the present or the last call
   bool has_called_ = false;
-  std::atomic<bool> failed_{false};
+  std::atomic<bool> failed_{false}, is_delayed_{false};
   Code code_ = Code::Peer;
   ErrorText text_;
   Status refused_;  // a mismatch as this rank saw it

@@ -6,8 +6,8 @@ namespace shardwise::gloo_engine {
 
 constexpr uint64_t kFinalSlot = 1, kFrameSlot = 2, kDataSlot = 3, kMessageSlot = 4,
                    kMessageDataSlot = 5;
-// The slot of the world; a group's slot is derived from its name.
-constexpr uint64_t kWaitsSlot = 1;
+// Slots of the world; a group's slot is derived from its name.
+constexpr uint64_t kWaitsSlot = 1, kCompilationSlot = 2;
 
 // Data up to this size travels in the frame: less than a request for it would cost.
 constexpr int64_t kInlineBytes = 4 << 10;

@@ -14,7 +14,10 @@ constexpr int64_t kMs = 1'000'000;
 }  // namespace
 
 Waits::Waits(Connections* world)
-    : world_(world), rank_(world->rank()), peers_(static_cast<size_t>(world->size())) {
+    : world_(world),
+      compilations_(world),
+      rank_(world->rank()),
+      peers_(static_cast<size_t>(world->size())) {
   for (int32_t rank = 0; rank < world->size(); rank++) {
     if (rank == rank_) continue;
     Peer& peer = peers_[static_cast<size_t>(rank)];
@@ -28,6 +31,7 @@ void Waits::close() {
   std::lock_guard<std::mutex> lock(mutex_);
   world_ = nullptr;
   for (Peer& peer : peers_) peer.incoming.reset(), peer.outgoing.reset();
+  compilations_.close();
 }
 
 // Skips peers whose connection is closed.
@@ -76,9 +80,10 @@ void Waits::send(int32_t rank, const Notice& notice) {
   });
 }
 
-void Waits::publish(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms) {
+void Waits::publish(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms,
+                    bool always) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (world_ == nullptr || waited_ms < timeout_ms / 8) return;
+  if (world_ == nullptr || (waited_ms < timeout_ms / 8 && !always)) return;
   const auto size = static_cast<int32_t>(peers_.size());
   for (int32_t rank = 0; rank < size; rank++) observe_peers(rank);
   const int64_t now = comm::now_ns();
@@ -109,25 +114,43 @@ std::vector<int32_t> Waits::awaited_by(int32_t rank, int64_t timeout_ms) {
                                                 static_cast<int32_t>(std::size(notice->awaited)))};
 }
 
-// Ranks that wait for each other, or for this one, are the culprits themselves.
-std::vector<int32_t> Waits::culprits(const std::vector<int32_t>& missing, int64_t timeout_ms) {
-  std::vector<int32_t> found, seen{rank_}, open = missing;
+std::vector<int32_t> Waits::reached_from(std::vector<int32_t> open, int64_t timeout_ms) {
+  std::vector<int32_t> seen;
   while (!open.empty()) {
     const int32_t rank = open.back();
     open.pop_back();
-    if (std::find(seen.begin(), seen.end(), rank) != seen.end()) continue;
+    if (rank == rank_ || std::find(seen.begin(), seen.end(), rank) != seen.end()) continue;
     seen.push_back(rank);
     const std::vector<int32_t> awaited = awaited_by(rank, timeout_ms);
-    if (awaited.empty()) found.push_back(rank);
     open.insert(open.end(), awaited.begin(), awaited.end());
   }
+  return seen;
+}
+
+// Ranks that wait for each other, or for this one, are the culprits themselves.
+std::vector<int32_t> Waits::culprits(const std::vector<int32_t>& missing, int64_t timeout_ms) {
+  std::vector<int32_t> found;
+  for (const int32_t rank : reached_from(missing, timeout_ms))
+    if (awaited_by(rank, timeout_ms).empty()) found.push_back(rank);
   std::sort(found.begin(), found.end());
   return found.empty() ? missing : found;
 }
 
-std::string waiting_text(const std::string& has, const std::vector<int32_t>& awaited) {
-  return awaited.empty() ? has
-                         : has + ", as it waits for " + comm::format_ranks(awaited) + " itself";
+bool Waits::is_delayed(const std::vector<int32_t>& awaited, int64_t timeout_ms) {
+  compilations_.observe();
+  const std::vector<int32_t> ranks = reached_from(awaited, timeout_ms);
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [this](int32_t rank) { return compilations_.compiles(rank); });
+}
+
+std::string Waits::describe_absence(const char* has, int32_t rank, int64_t timeout_ms) {
+  char text[256];
+  Text compiles(text, sizeof text);
+  if (compilations_.describe(rank, compiles)) return text;
+  const std::vector<int32_t> awaited = awaited_by(rank, timeout_ms);
+  return awaited.empty()
+             ? has
+             : std::string(has) + ", as it waits for " + comm::format_ranks(awaited) + " itself";
 }
 
 }  // namespace shardwise::gloo_engine

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "connections.h"
+#include "compilations.h"
 
 namespace shardwise::gloo_engine {
 
@@ -17,7 +17,15 @@ class Waits {
 
   // Called by a rank that waits for `awaited`, ranks of the world: publishes it from an eighth of
   // the timeout on, every eighth, and receives what others publish.
-  void publish(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms);
+  // `always`: also before that.
+  void publish(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms,
+               bool always = false);
+  // Whether one of these ranks of the world, or a rank for which it waits, compiles or has compiled
+  // until a moment ago.
+  bool is_delayed(const std::vector<int32_t>& awaited, int64_t timeout_ms);
+  // `has not come`, and why if that is known.
+  std::string describe_absence(const char* has, int32_t rank, int64_t timeout_ms);
+  void compiles(const comm::Compilation* begun) { compilations_.send(begun); }
   // The ranks that this rank waits for; empty if it has not published any lately.
   std::vector<int32_t> awaited_by(int32_t rank, int64_t timeout_ms);
   // For ranks that have not come: the ranks that all of them wait for in the end.
@@ -43,16 +51,16 @@ class Waits {
   void observe_peers(int32_t rank);
   void send(int32_t rank, const Notice& notice);
   const Notice* lately(int32_t rank, int64_t timeout_ms) const;
+  // All ranks that these wait for, directly or not, and these themselves.
+  std::vector<int32_t> reached_from(std::vector<int32_t> ranks, int64_t timeout_ms);
 
   std::mutex mutex_;
   Connections* world_;
+  Compilations compilations_;
   const int32_t rank_;
   std::vector<Peer> peers_;
   uint32_t number_ = 0;
   int64_t published_ns_ = 0;
 };
-
-// `has not come`, and the ranks that the absent rank itself waits for.
-std::string waiting_text(const std::string& has, const std::vector<int32_t>& awaited);
 
 }  // namespace shardwise::gloo_engine

@@ -66,6 +66,7 @@ Status World::connect(const char* addresses, ErrorText* error) {
       ". Does SHARDWISE_SOCKET_IFNAME name the interface by which the machines reach each other?";
   const Status status = connections_.connect(addresses, timeout_ms_, {"world", {}}, hint, error);
   if (status.ok()) waits_ = std::make_shared<Waits>(&connections_);
+  is_connected_.store(status.ok(), std::memory_order_release);
   return status;
 }
 
@@ -167,13 +168,15 @@ Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool 
                             error);
     if (may_give_up && plan.is_aborted(plan.context))
       return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
-    const bool has_time = deadline.left() > 0;
-    waits_->publish({plan.ranks[member]}, deadline.waited_ms(), plan.timeout_ms);
+    const int32_t rank = plan.ranks[member];
+    const bool delayed = waits_->is_delayed({rank}, plan.timeout_ms);
+    const bool has_time = deadline.left(!delayed) > 0;
+    waits_->publish({rank}, deadline.waited_ms(), plan.timeout_ms, delayed);
     if (has_time) continue;
     const std::string limit = " (timeout after " + std::to_string(deadline.waited_ms()) + " ms)";
-    const std::vector<int32_t> awaited = waits_->awaited_by(plan.ranks[member], plan.timeout_ms);
-    return report_missing(plan, member, waiting_text("has not joined it", awaited) + limit,
-                          waits_->culprits({plan.ranks[member]}, plan.timeout_ms), error);
+    const std::string has = waits_->describe_absence("has not joined it", rank, plan.timeout_ms);
+    return report_missing(plan, member, has + limit, waits_->culprits({rank}, plan.timeout_ms),
+                          error);
   }
 }
 

@@ -2,6 +2,7 @@
 // their addresses. So groups form on native threads alone, independent of JavaScript and of
 // failures of other groups.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ class World {
     if (waits_) waits_->close();
   }
   const std::shared_ptr<Waits>& waits() const { return waits_; }
+  // From any thread.
+  void compiles(const comm::Compilation* begun) {
+    if (is_connected_.load(std::memory_order_acquire)) waits_->compiles(begun);
+  }
   void addresses(char* out) const { connections_.addresses(out); }
   Status connect(const char* addresses, ErrorText* error);
 
@@ -58,6 +63,7 @@ class World {
   const int64_t timeout_ms_;
   Connections connections_;
   std::shared_ptr<Waits> waits_;  // null until all ranks are connected
+  std::atomic<bool> is_connected_{false};
   std::mutex mutex_;
   // declared after the connections, so destroyed before them
   std::vector<std::unique_ptr<Letter>> letters_;

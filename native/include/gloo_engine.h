@@ -4,7 +4,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kGlooAbi = 6;
+constexpr uint32_t kGlooAbi = 7;
 constexpr int32_t kGlooAddressBytes = 200;
 
 struct GlooGroup {
@@ -53,6 +53,11 @@ struct GlooEngine {
   void (*end)(void* member);
   // As `abort`, from any thread, but all ranks get the cause unchanged.
   void (*fail)(void* member, Code code, const ErrorText& cause);
+  // Informs the other ranks of the world that this rank compiles `what`, for at most `limit_ms`;
+  // null: it is done. `is_own`: as in comm::Compilation. On one thread at a time; does not wait.
+  void (*compiles)(void* world, const char* what, bool is_own, int64_t limit_ms);
+  // Whether the present call of a member waits for a rank that compiles. From any thread.
+  bool (*is_delayed)(void* member);
 };
 
 }  // namespace shardwise

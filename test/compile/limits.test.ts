@@ -105,6 +105,11 @@ describe('the recompile limit', () => {
         compiler.config.recompileLimit = bad as number;
       }, ArgumentError);
     assert.equal(compiler.config.recompileLimit, 8);
+    for (const bad of [-1, Number.NaN, Number.POSITIVE_INFINITY, '3'])
+      assert.throws(() => {
+        compiler.config.compileTimeoutMs = bad as number;
+      }, ArgumentError);
+    assert.equal(compiler.config.compileTimeoutMs, 1_800_000);
   });
 });
 

@@ -9,6 +9,7 @@ import { checkFunction, optionsOf, shown } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
+import { whileCompiling } from '../compiling.js';
 import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
@@ -98,7 +99,9 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
 function compiledBySizes(module: GraphModule, compile: CompileBackend): CompiledGraph {
   const compiled = new BySizes<CompiledGraph>(module.graph.symbols);
   return (...inputs) =>
-    compiled.of(inputs, () => compile(module.specialisedFor(inputs), inputs))(...inputs);
+    compiled.of(inputs, () =>
+      whileCompiling(module.graph.title, () => compile(module.specialisedFor(inputs), inputs)),
+    )(...inputs);
 }
 
 /** @throws ArgumentError for an unknown op */

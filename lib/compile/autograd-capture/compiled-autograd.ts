@@ -9,6 +9,7 @@ import { ArgumentError, CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { checkFunction, checkSynchronous } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
+import { whileCompiling } from '../compiling.js';
 import type { RunValue } from '../graph/effects.js';
 import type { GraphModule } from '../graph/graph-module.js';
 import { type CapturedBackward, captureBackward } from './capture-backward.js';
@@ -97,8 +98,10 @@ function runnerOf(compiler: BackwardCompiler): BackwardRunner {
         sameStructure(each.metadata, metadata),
     );
     if (entry === undefined) {
-      entry = newEntry(compiler, signature, metadata, () =>
-        captureBackward(signature, roots, rootGrads, options),
+      entry = whileCompiling('the graph of a backward pass', () =>
+        newEntry(compiler, signature, metadata, () =>
+          captureBackward(signature, roots, rootGrads, options),
+        ),
       );
       if (known.length === MAX_CAPTURES) known.shift();
       known.push(entry);
