@@ -11,6 +11,7 @@ import type { CompiledGraph } from './backends.js';
 import { runUncompiled, withoutFrames } from './capture/boundaries.js';
 import { type AnyFunction, type Capture, capture, isCompiling } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
+import { prepare } from './capture/prepare.js';
 import { cancelled } from './capture/refusals.js';
 import { whileCompiling } from './compiling.js';
 import { config } from './config.js';
@@ -217,6 +218,7 @@ class Captures {
   ): Entry | null {
     const rank = currentRuntime();
     const dynamic = this.dynamicGraphs(rank);
+    prepare(args);
     const collector = new GuardCollector(args);
     const captured = this.capture(args, collector);
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;

@@ -113,6 +113,10 @@ export interface CaptureHooks {
   setsAsynchronous(t: Tensor, value: boolean): void;
   /** Called when a module is called or its flags are read. */
   usesModule(module: object): void;
+  /** Called before a step of an optimizer, whose settings and state the capture depends on. */
+  usesOptimizer(optimizer: object): void;
+  /** Runs `make` as if there were no capture: it makes tensors that outlive the capture. */
+  outside<T>(make: () => T): T;
 }
 
 /** The role of memory in a training program. `activation`: saved for backward, and nothing else. */

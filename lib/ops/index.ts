@@ -233,6 +233,7 @@ export { diagonal, narrow, select, slice, unfold } from './window.js';
 
 // Exports the types for their methods, because a declaration file drops imports whose names it does
 // not use.
+import './capturable-steps.js';
 import './optimizer-steps.js';
 import './random-fills.js';
 import './read.js';

@@ -52,8 +52,8 @@ export function defineStep<const S extends typeof countParams>(
   });
 }
 
-/** Hyperparameters of one SGD step. */
-const sgdParams = {
+/** Hyperparameters of one SGD step. @internal */
+export const sgdParams = {
   ...countParams,
   lr: param.kernel(),
   momentum: param.kernel(),
@@ -75,8 +75,8 @@ const sgdStepOp = defineStep(
   writesTo(0, 2),
 );
 
-/** Hyperparameters of one Adam or AdamW step. */
-const adamParams = {
+/** Hyperparameters of one Adam or AdamW step. @internal */
+export const adamParams = {
   ...countParams,
   lr: param.kernel(),
   beta1: param.kernel(),

@@ -4,9 +4,21 @@ import { checkFlag, checkNumber, unexpected, withDefaults } from '../core/option
 import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
+import {
+  adamStepCapturable,
+  type CapturableAdamStep,
+  foreachAddScalar_,
+} from '../ops/capturable-steps.js';
 import { adamStep } from '../ops/optimizer-steps.js';
 import {
   checkRate,
+  convertStep,
+  countsByTensors,
+  rateBeside,
+  rateOn,
+  scalarFor,
+} from './capturable.js';
+import {
   checkStepMode,
   type Hyperparameters,
   isPlainLoop,
@@ -21,8 +33,8 @@ import type { StateNames } from './optimizer-state.js';
 
 /** Options of {@link Adam} and {@link AdamW}. */
 export interface AdamOptions extends StepMode {
-  /** The learning rate. */
-  lr?: number;
+  /** The learning rate. A tensor of one element needs `capturable` or `fused`. */
+  lr?: number | Tensor;
   /** The decay of the running means of gradients and of their squares. */
   betas?: readonly [number, number];
   /** The number that keeps the division from 0. */
@@ -33,11 +45,16 @@ export interface AdamOptions extends StepMode {
   amsgrad?: boolean;
   /** Goes up the gradient. */
   maximize?: boolean;
-  /** Accepted for PyTorch's states, and ignored: every step can be captured. */
+  /**
+   * Counts steps in tensors, so that a compiled function can contain the step. What follows from
+   * them is computed where the parameters are.
+   */
   capturable?: boolean;
 }
 
-type Group = Required<AdamOptions> & { decoupledWeightDecay: boolean } & Hyperparameters;
+type Settings = Required<AdamOptions> & { decoupledWeightDecay: boolean } & Hyperparameters;
+/** Rates are typed as numbers, as programs change them; one that is given as a tensor stays one. */
+type Group = Settings & { lr: number };
 
 const stateNames: StateNames = {
   step: true,
@@ -67,23 +84,39 @@ abstract class AdamBase extends Optimizer<Group> {
 
   protected stepGroup(group: ParamGroup<Group>): void {
     for (const params of withGradients(group.params)) {
-      const byStep = new Map<number, Tensor[]>();
-      for (const p of params) {
-        const state = this.stateOf(p, group.amsgrad);
-        const step = (state['step'] as number) + 1;
-        state['step'] = step;
-        byStep.set(step, [...(byStep.get(step) ?? []), p]);
-      }
-      for (const [step, list] of byStep) this.run(group, list, step);
+      const states = params.map((p) => this.stateOf(p, group));
+      if (countsByTensors(group)) this.runByTensors(group, this.listsOf(group, params, states));
+      else this.runByNumbers(group, params, states);
     }
   }
 
-  private stateOf(p: Tensor, amsgrad: boolean): ParamState {
-    let state = this.state.get(p);
-    if (state === undefined) {
-      state = { step: 0, exp_avg: this.zerosFor(p), exp_avg_sq: this.zerosFor(p) };
-      this.state.set(p, state);
-    }
+  protected override prepareState(p: Tensor, group: ParamGroup<Group>): void {
+    this.stateOf(p, group);
+  }
+
+  private stateOf(p: Tensor, group: ParamGroup<Group>): ParamState {
+    const state = this.state.get(p);
+    const isComplete =
+      state !== undefined &&
+      (typeof state['step'] === 'number') !== countsByTensors(group) &&
+      (!group.amsgrad || state['max_exp_avg_sq'] !== undefined);
+    if (!isComplete) return this.creating(() => this.completeState(p, group));
+    this.checkState(state);
+    return state;
+  }
+
+  private completeState(p: Tensor, group: ParamGroup<Group>): ParamState {
+    const zeros = (): Tensor => this.zerosFor(p);
+    const state = this.state.get(p) ?? { step: 0, exp_avg: zeros(), exp_avg_sq: zeros() };
+    this.checkState(state);
+    // If amsgrad is turned on later, the maximum starts at 0.
+    if (group.amsgrad) state['max_exp_avg_sq'] ??= zeros();
+    convertStep(p, state, group);
+    this.state.set(p, state);
+    return state;
+  }
+
+  private checkState(state: ParamState): void {
     for (const name of ['step', 'exp_avg', 'exp_avg_sq']) {
       if (state[name] === undefined)
         throw new ArgumentError(
@@ -91,77 +124,155 @@ abstract class AdamBase extends Optimizer<Group> {
           { name },
         );
     }
-    // If amsgrad is turned on later, the maximum starts at 0.
-    if (amsgrad) state['max_exp_avg_sq'] ??= this.zerosFor(p);
-    return state;
   }
 
-  private run(group: ParamGroup<Group>, params: readonly Tensor[], step: number): void {
+  private listsOf(
+    group: ParamGroup<Group>,
+    params: readonly Tensor[],
+    states: readonly ParamState[],
+  ): Lists {
+    const of = (name: string): Tensor[] => states.map((state) => state[name] as Tensor);
+    return {
+      params,
+      grads: params.map((p) => gradOf(p) as Tensor),
+      first: of('exp_avg'),
+      second: of('exp_avg_sq'),
+      largest: group.amsgrad ? of('max_exp_avg_sq') : null,
+      steps: of('step'),
+    };
+  }
+
+  private runByNumbers(
+    group: ParamGroup<Group>,
+    params: readonly Tensor[],
+    states: readonly ParamState[],
+  ): void {
+    const byStep = new Map<number, [Tensor[], ParamState[]]>();
+    params.forEach((p, i) => {
+      const state = states[i] as ParamState;
+      const step = (state['step'] as number) + 1;
+      state['step'] = step;
+      const [list, own] = byStep.get(step) ?? [[], []];
+      byStep.set(step, [
+        [...list, p],
+        [...own, state],
+      ]);
+    });
     const [beta1, beta2] = group.betas;
-    const biasCorrection1 = 1 - beta1 ** step;
-    const biasCorrection2 = 1 - beta2 ** step;
-    const of = (name: string): Tensor[] =>
-      params.map((p) => (this.state.get(p) as ParamState)[name] as Tensor);
-    const grads = params.map((p) => gradOf(p) as Tensor);
-    const largest = group.amsgrad ? of('max_exp_avg_sq') : null;
-    const { lr, eps, weightDecay } = group;
-    if (isPlainLoop(group)) {
-      const [first, second] = [of('exp_avg'), of('exp_avg_sq')];
-      params.forEach((p, i) => {
-        plainStep(
-          group,
-          p,
-          grads[i] as Tensor,
-          first[i] as Tensor,
-          second[i] as Tensor,
-          largest?.[i] ?? null,
-          biasCorrection1,
-          biasCorrection2,
-        );
-      });
+    for (const [step, [list, own]] of byStep) {
+      const lists = this.listsOf(group, list, own);
+      const biasCorrection1 = 1 - beta1 ** step;
+      const biasCorrection2 = 1 - beta2 ** step;
+      const { lr } = group;
+      if (isPlainLoop(group))
+        eachOf(lists, (one) => {
+          plainStep(group, one, lr, {
+            negativeStepSize: -lr / biasCorrection1,
+            correction2Root: Math.sqrt(biasCorrection2),
+          });
+        });
+      else {
+        const { params, grads, first, second, largest } = lists;
+        const numbers = { ...numbersOf(group), lr, biasCorrection1, biasCorrection2 };
+        adamStep(params, grads, first, second, largest, numbers);
+      }
+    }
+  }
+
+  private runByTensors(group: ParamGroup<Group>, lists: Lists): void {
+    foreachAddScalar_(lists.steps, 1);
+    if (!isPlainLoop(group)) {
+      const lr = rateOn(group.lr, lists.params[0] as Tensor);
+      adamStepCapturable(lists, lr, numbersOf(group));
       return;
     }
-    const flags = {
-      decoupled: Number(group.decoupledWeightDecay),
-      amsgrad: Number(group.amsgrad),
-      maximize: Number(group.maximize),
-    };
-    adamStep(params, grads, of('exp_avg'), of('exp_avg_sq'), largest, {
-      lr,
-      beta1,
-      beta2,
-      eps,
-      weightDecay,
-      ...flags,
-      biasCorrection1,
-      biasCorrection2,
-      gradScale: 1,
+    const [beta1, beta2] = group.betas;
+    eachOf(lists, (one) => {
+      const lr = rateBeside(group.lr, one.p);
+      const correction = (beta: number, step: Tensor): Tensor =>
+        step.mul(Math.log(beta)).exp().neg().add(1);
+      plainStep(group, one, lr, {
+        negativeStepSize: scalarFor(one.p, one.step, (step) =>
+          correction(beta1, step).reciprocal().mul(lr).neg(),
+        ),
+        correction2Root: scalarFor(one.p, one.step, (step) => correction(beta2, step).sqrt()),
+      });
     });
   }
 }
 
+/** Parameters with their gradients and states. */
+interface Lists {
+  params: readonly Tensor[];
+  grads: readonly Tensor[];
+  first: readonly Tensor[];
+  second: readonly Tensor[];
+  largest: readonly Tensor[] | null;
+  /** Tensors if the group counts by tensors. */
+  steps: readonly Tensor[];
+}
+
+/** One parameter with its gradient and state. */
+interface One {
+  p: Tensor;
+  grad: Tensor;
+  first: Tensor;
+  second: Tensor;
+  largest: Tensor | null;
+  step: Tensor;
+}
+
+function eachOf(lists: Lists, run: (one: One) => void): void {
+  lists.params.forEach((p, i) => {
+    const [grad, first, second, step] = [lists.grads, lists.first, lists.second, lists.steps].map(
+      (list) => list[i],
+    ) as [Tensor, Tensor, Tensor, Tensor];
+    run({ p, grad, first, second, largest: lists.largest?.[i] ?? null, step });
+  });
+}
+
+/** The numbers of a step that no count changes. */
+function numbersOf(group: Group): CapturableAdamStep {
+  const [beta1, beta2] = group.betas;
+  return {
+    beta1,
+    beta2,
+    eps: group.eps,
+    weightDecay: group.weightDecay,
+    decoupled: Number(group.decoupledWeightDecay),
+    amsgrad: Number(group.amsgrad),
+    maximize: Number(group.maximize),
+    gradScale: 1,
+  };
+}
+
+/** What follows from the count of steps: numbers, or tensors. */
+interface Corrections<T extends Tensor | number> {
+  negativeStepSize: T;
+  correction2Root: T;
+}
+
 /** Steps one parameter in plain ops. */
-function plainStep(
+function plainStep<T extends Tensor | number>(
   group: ParamGroup<Group>,
-  p: Tensor,
-  gradient: Tensor,
-  first: Tensor,
-  second: Tensor,
-  largest: Tensor | null,
-  correction1: number,
-  correction2: number,
+  { p, grad, first, second, largest }: One,
+  lr: Tensor | number,
+  { negativeStepSize, correction2Root }: Corrections<T>,
 ): void {
   const [beta1, beta2] = group.betas;
-  let g = group.maximize ? gradient.neg() : gradient;
-  if (group.weightDecay !== 0) {
-    if (group.decoupledWeightDecay) p.mul_(1 - group.lr * group.weightDecay);
-    else g = g.add(p, { alpha: group.weightDecay });
+  const { weightDecay, eps } = group;
+  let g = group.maximize ? grad.neg() : grad;
+  if (weightDecay !== 0) {
+    if (!group.decoupledWeightDecay) g = g.add(p, { alpha: weightDecay });
+    else p.mul_(typeof lr === 'number' ? 1 - lr * weightDecay : lr.mul(-weightDecay).add(1));
   }
   first.lerp_(g, 1 - beta1);
   second.mul_(beta2).addcmul_(g, g, { value: 1 - beta2 });
   if (largest !== null) largest.copy_(largest.maximum(second));
-  const denominator = (largest ?? second).sqrt().div(Math.sqrt(correction2)).add(group.eps);
-  p.addcdiv_(first, denominator, { value: -group.lr / correction1 });
+  const denominator = (largest ?? second).sqrt().div(correction2Root).add(eps);
+  if (typeof negativeStepSize === 'number')
+    p.addcdiv_(first, denominator, { value: negativeStepSize });
+  else p.addcdiv_(first.mul(negativeStepSize), denominator);
 }
 
 interface AdamKeywords extends StepMode {
@@ -173,8 +284,8 @@ const adamArguments = (name: string, defaultDecay: number, decoupledWeightDecay:
   defineArguments(
     `${name}(params, /, lr, betas, eps, weightDecay, amsgrad, *, foreach, maximize, capturable, differentiable, fused)`,
     (
-      params: Params<Group>,
-      lr = 1e-3,
+      params: Params<Settings>,
+      lr: number | Tensor = 1e-3,
       betas: readonly [number, number] = [0.9, 0.999],
       eps = 1e-8,
       weightDecay = defaultDecay,
@@ -194,7 +305,7 @@ const adamArguments = (name: string, defaultDecay: number, decoupledWeightDecay:
         differentiable: false,
       };
       return {
-        params,
+        params: params as Params<Group>,
         defaults: { ...withDefaults(name, given, keywords), decoupledWeightDecay } as Group,
       };
     },

@@ -9,6 +9,7 @@ import { checkNumber, unexpected } from '../core/options.js';
 import { keep } from '../core/scope.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { countsByTensors } from './capturable.js';
 import type { OptimizerStateDict, ParamState } from './optimizer.js';
 
 type Group = { params: readonly Tensor[] };
@@ -38,16 +39,20 @@ export function savedGroup(group: Record<string, unknown>): Record<string, unkno
 const earlierNames: Readonly<Record<string, string>> = { decoupled: 'decoupledWeightDecay' };
 
 /**
- * Hyperparameters of a saved group in camelCase. A name that `own` has as it is stays unchanged.
- * PyTorch may save rates as tensors.
+ * Hyperparameters of a saved group in camelCase. A name that `own` has as it is stays unchanged. A
+ * rate that is a tensor is copied if the group can have one, and else read.
  */
 export function loadedGroup(saved: Record<string, unknown>, own: object): Record<string, unknown> {
-  return Object.fromEntries(
+  const loaded: Record<string, unknown> = Object.fromEntries(
     Object.entries(saved).map(([name, value]) => [
       Object.hasOwn(own, name) ? name : (earlierNames[name] ?? camelCase(name)),
-      numberOf(value),
+      name === 'lr' ? value : numberOf(value),
     ]),
   );
+  const { lr } = loaded;
+  if (!(lr instanceof Tensor)) return loaded;
+  const tensors = countsByTensors({ ...own, ...loaded });
+  return { ...loaded, lr: tensors ? keep(lr.detach().clone()) : numberOf(lr) };
 }
 
 /** The groups of a state dict. @throws ArgumentError if they are missing or given twice */
@@ -146,8 +151,8 @@ function placeStates(
 export interface StateNames {
   required: readonly string[];
   optional: readonly string[];
-  /** Whether steps are counted. */
-  step: boolean;
+  /** Whether steps are counted: always, never, or by capturable steps only. */
+  step: boolean | 'optional';
 }
 
 /** @throws ArgumentError if a name is missing or unknown, a shape differs, or a count is wrong */
@@ -164,7 +169,8 @@ function checkParamState(
         name,
       });
   }
-  if (step) checkNumber(op, `step in ${where}`, numberOf(values['step']), { from: 0, whole: true });
+  if (step === true || values['step'] !== undefined)
+    checkNumber(op, `step in ${where}`, numberOf(values['step']), { from: 0, whole: true });
   for (const name of [...required, ...optional]) {
     const value = values[name] as Tensor | number | null | undefined;
     if (optional.includes(name) && (value === undefined || value === null)) continue;

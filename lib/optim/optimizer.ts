@@ -4,7 +4,8 @@ import type { HookHandle } from '../autograd/node.js';
 import type { MemoryObserver } from '../core/backend.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
-import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
+import { checkFlag, checkFunction, unexpected } from '../core/options.js';
+import { PREPARE_CAPTURE } from '../core/prepare-capture.js';
 import { keep, scope } from '../core/scope.js';
 import { gradOf, setGrad } from '../core/set-grad.js';
 import { formatShape, sameShape } from '../core/shape.js';
@@ -12,6 +13,7 @@ import type { ArgumentsOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { reportCall } from '../core/unrepeatable.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
+import { convertStep } from './capturable.js';
 import {
   copyState,
   type EarlierOptimizerStateDict,
@@ -130,14 +132,14 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     if (closure !== undefined && typeof closure !== 'function')
       throw unexpected(`${this.constructor.name}.step`, 'closure', 'a function', closure);
     // Steps are counted in JavaScript, and a graph would repeat the count of its capture.
-    reportCall(this, 'step');
+    this.reportStep();
     for (const group of this.paramGroups) this.checkUsed(group.params);
     for (const hook of this.preHooks.values()) hook(this);
     const loss = closure === undefined ? undefined : enableGrad(closure);
     noGrad(() => {
       for (const group of this.paramGroups) {
         // Groups are plain objects, so a program may have set any value.
-        if (!Number.isFinite(group.lr))
+        if (!(group['lr'] instanceof Tensor) && !Number.isFinite(group.lr))
           throw unexpected(`${this.constructor.name}.step`, 'lr', 'a finite number', group.lr);
         try {
           scope(() => {
@@ -153,6 +155,16 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     if (observer !== null) this.markState(observer);
     for (const hook of this.postHooks.values()) hook(this);
     return loss;
+  }
+
+  /** In a capture: only steps that count by tensors can run again. */
+  private reportStep(): void {
+    const { capture } = layers.backend;
+    if (capture === null) return;
+    const name = this.constructor.name;
+    if (!this.paramGroups.every(({ capturable }) => capturable === true))
+      capture.unsupported(`step() of ${name} was called, which was made without capturable: true,`);
+    capture.usesOptimizer(this);
   }
 
   /** @throws ArgumentError for a parameter that no module uses any more: it gets no gradient */
@@ -240,13 +252,29 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
         }) as ParamGroup<H>,
     );
     for (const group of groups) this.checkGroup(group);
-    const copies = states.map((state) => [state.param, copyState(state)] as const);
+    const copies = states.map((state) => {
+      const values = copyState(state);
+      convertStep(state.param, values, groups[state.group] as ParamGroup<H>);
+      return [state.param, values] as const;
+    });
     this.state.clear();
     for (const [param, values] of copies) this.state.set(param, values);
     groups.forEach((group, i) => {
       Object.assign(this.paramGroups[i] as object, group);
     });
   }
+
+  /** Makes the state that capturable steps need. @internal */
+  [PREPARE_CAPTURE](): void {
+    noGrad(() => {
+      for (const group of this.paramGroups)
+        for (const p of group.params)
+          if (group['capturable'] === true && p.requiresGrad) this.prepareState(p, group);
+    });
+  }
+
+  /** Makes the state that a capturable step of a parameter needs. @internal */
+  protected prepareState(_p: Tensor, _group: ParamGroup<H>): void {}
 
   /** Steps one group. Called inside `noGrad` and a scope. @internal */
   protected abstract stepGroup(group: ParamGroup<H>): void;
@@ -257,6 +285,12 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   /** Names of the entries in the state of a parameter; null allows any. */
   protected get stateNames(): StateNames | null {
     return null;
+  }
+
+  /** Runs `make`, which makes state; in a capture, of real tensors that every run goes on with. */
+  protected creating<T>(make: () => T): T {
+    const { capture } = layers.backend;
+    return capture === null ? make() : capture.outside(make);
   }
 
   /** Zeros like a parameter, which no scope disposes of. */
@@ -315,14 +349,6 @@ export function checkStepMode(
       fused,
       foreach,
     });
-}
-
-/** @throws ArgumentError for a rate below 0. A resumed run keeps any rate that a schedule set. */
-export function checkRate(
-  optimizer: string,
-  { lr, initialLr }: { lr?: unknown; initialLr?: unknown },
-): void {
-  checkNumber(optimizer, 'lr', lr, initialLr === undefined ? { from: 0 } : {});
 }
 
 /** Whether a step loops over the parameters in plain ops. */

@@ -4,15 +4,29 @@ import { ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, withDefaults } from '../core/options.js';
 import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
-import type { Tensor } from '../core/tensor.js';
+import { Tensor } from '../core/tensor.js';
+import {
+  type CapturableSgdStep,
+  foreachAddScalar_,
+  sgdStepCapturable,
+} from '../ops/capturable-steps.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
+import { where } from '../ops/where.js';
 import {
   checkRate,
+  countsByTensors,
+  numberOf,
+  rateBeside,
+  rateOn,
+  stepTensor,
+} from './capturable.js';
+import {
   checkStepMode,
   type Hyperparameters,
   isPlainLoop,
   Optimizer,
   type ParamGroup,
+  type ParamState,
   type Params,
   type StepMode,
   withGradients,
@@ -21,8 +35,8 @@ import type { StateNames } from './optimizer-state.js';
 
 /** Options of {@link SGD}. */
 export interface SGDOptions extends StepMode {
-  /** The learning rate. */
-  lr?: number;
+  /** The learning rate. A tensor of one element needs `capturable` or `fused`. */
+  lr?: number | Tensor;
   /** The factor of the previous update. */
   momentum?: number;
   /** The share of the gradient that momentum leaves out. */
@@ -33,26 +47,34 @@ export interface SGDOptions extends StepMode {
   nesterov?: boolean;
   /** Maximise the objective instead of minimising it. */
   maximize?: boolean;
+  /**
+   * Counts steps in tensors where there is momentum, so that a compiled function can contain the
+   * step. PyTorch's SGD has no such option: its first step makes the momentum.
+   */
+  capturable?: boolean;
 }
 
-type Group = Required<SGDOptions> & Hyperparameters;
+type Settings = Required<SGDOptions> & Hyperparameters;
+/** Rates are typed as numbers, as programs change them; one that is given as a tensor stays one. */
+type Group = Settings & { lr: number };
 
 interface SGDKeywords extends StepMode {
   maximize?: boolean;
+  capturable?: boolean;
 }
 
 const sgdArguments = defineArguments(
-  'SGD(params, /, lr, momentum, dampening, weightDecay, nesterov, *, maximize, foreach, differentiable, fused)',
+  'SGD(params, /, lr, momentum, dampening, weightDecay, nesterov, *, maximize, foreach, differentiable, fused, capturable)',
   (
-    params: Params<Group>,
-    lr = 1e-3,
+    params: Params<Settings>,
+    lr: number | Tensor = 1e-3,
     momentum = 0,
     dampening = 0,
     weightDecay = 0,
     nesterov = false,
     keywords: SGDKeywords = {},
   ) => ({
-    params,
+    params: params as Params<Group>,
     defaults: withDefaults<Required<SGDOptions>>(
       'SGD',
       {
@@ -65,13 +87,14 @@ const sgdArguments = defineArguments(
         foreach: null,
         fused: null,
         differentiable: false,
+        capturable: false,
       },
       keywords,
     ),
   }),
 );
 
-const stateNames: StateNames = { step: false, required: [], optional: ['momentum_buffer'] };
+const stateNames: StateNames = { step: 'optional', required: [], optional: ['momentum_buffer'] };
 
 /**
  * p -= lr * g, with momentum, Nesterov momentum and weight decay.
@@ -90,7 +113,8 @@ export class SGD extends Optimizer<Group> {
     checkNumber('SGD', 'momentum', group.momentum, { from: 0 });
     checkNumber('SGD', 'dampening', group.dampening);
     checkNumber('SGD', 'weightDecay', group.weightDecay, { from: 0 });
-    for (const flag of ['nesterov', 'maximize'] as const) checkFlag('SGD', flag, group[flag]);
+    for (const flag of ['nesterov', 'maximize', 'capturable'] as const)
+      checkFlag('SGD', flag, group[flag]);
     if (group.nesterov && (group.momentum <= 0 || group.dampening !== 0))
       throw new ArgumentError('SGD: nesterov needs a momentum above 0 and a dampening of 0');
   }
@@ -101,16 +125,23 @@ export class SGD extends Optimizer<Group> {
 
   protected stepGroup(group: ParamGroup<Group>): void {
     for (const params of withGradients(group.params)) {
-      const isStarted = (p: Tensor): boolean =>
-        this.state.get(p)?.['momentum_buffer'] !== undefined;
-      const started = params.filter(isStarted);
-      const fresh = params.filter((p) => !isStarted(p));
-      if (group.momentum === 0) this.run(group, params, null, false);
+      if (countsByTensors(group)) this.runByTensors(group, params);
+      else if (group.momentum === 0) this.run(group, params, null, false);
       else {
+        const started = params.filter((p) => this.isStarted(p));
+        const fresh = params.filter((p) => !this.isStarted(p));
         if (started.length) this.run(group, started, this.buffers(started), false);
         if (fresh.length) this.run(group, fresh, this.buffers(fresh), true);
       }
     }
+  }
+
+  /** Whether the parameter has momentum. A count of 0 was made by a step that never ran. */
+  private isStarted(p: Tensor): boolean {
+    const state = this.state.get(p);
+    if (state?.['momentum_buffer'] === undefined) return false;
+    const { step } = state;
+    return step === undefined || numberOf(step) !== 0;
   }
 
   private buffers(params: readonly Tensor[]): Tensor[] {
@@ -121,7 +152,27 @@ export class SGD extends Optimizer<Group> {
         this.state.set(p, state);
       }
       state['momentum_buffer'] ??= this.zerosFor(p);
+      delete state['step'];
       return state['momentum_buffer'] as Tensor;
+    });
+  }
+
+  protected override prepareState(p: Tensor, group: ParamGroup<Group>): void {
+    if (group.momentum !== 0) this.countedState(p);
+  }
+
+  private countedState(p: Tensor): ParamState {
+    const state = this.state.get(p);
+    if (state?.['momentum_buffer'] !== undefined && state['step'] instanceof Tensor) return state;
+    return this.creating(() => {
+      const steps = this.isStarted(p) ? numberOf(state?.['step'] ?? 1) : 0;
+      const made = {
+        ...state,
+        momentum_buffer: state?.['momentum_buffer'] ?? this.zerosFor(p),
+        step: stepTensor(p, steps),
+      };
+      this.state.set(p, made);
+      return made;
     });
   }
 
@@ -132,39 +183,67 @@ export class SGD extends Optimizer<Group> {
     first: boolean,
   ): void {
     const grads = params.map((p) => gradOf(p) as Tensor);
+    const { lr } = group;
     if (isPlainLoop(group)) {
       params.forEach((p, i) => {
-        plainStep(group, p, grads[i] as Tensor, buffers?.[i] ?? null, first);
+        plainStep(group, p, grads[i] as Tensor, buffers?.[i] ?? null, first, lr);
       });
       return;
     }
-    const { lr, momentum, dampening, weightDecay } = group;
-    sgdStep(params, grads, buffers, {
-      lr,
-      momentum,
-      dampening,
-      weightDecay,
-      nesterov: Number(group.nesterov),
-      maximize: Number(group.maximize),
-      firstStep: Number(first),
+    sgdStep(params, grads, buffers, { ...numbersOf(group), lr, firstStep: Number(first) });
+  }
+
+  private runByTensors(group: ParamGroup<Group>, params: readonly Tensor[]): void {
+    const grads = params.map((p) => gradOf(p) as Tensor);
+    const states = group.momentum === 0 ? null : params.map((p) => this.countedState(p));
+    const buffers = states?.map((state) => state['momentum_buffer'] as Tensor) ?? null;
+    const steps = states?.map((state) => state['step'] as Tensor) ?? null;
+    if (steps !== null) foreachAddScalar_(steps, 1);
+    if (!isPlainLoop(group)) {
+      const momentum = buffers === null || steps === null ? null : { buffers, steps };
+      const lr = rateOn(group.lr, params[0] as Tensor);
+      sgdStepCapturable({ params, grads, momentum }, lr, numbersOf(group));
+      return;
+    }
+    params.forEach((p, i) => {
+      const first = steps === null ? false : (steps[i] as Tensor).eq(1);
+      const lr = rateBeside(group.lr, p);
+      plainStep(group, p, grads[i] as Tensor, buffers?.[i] ?? null, first, lr);
     });
   }
 }
 
-/** Steps one parameter in plain ops. */
+/** The numbers of a step that no count changes. */
+function numbersOf(group: Group): CapturableSgdStep {
+  const { momentum, dampening, weightDecay } = group;
+  return {
+    momentum,
+    dampening,
+    weightDecay,
+    nesterov: Number(group.nesterov),
+    maximize: Number(group.maximize),
+  };
+}
+
+/** Steps one parameter in plain ops. `first`: whether its momentum begins, perhaps as a tensor. */
 function plainStep(
   group: ParamGroup<Group>,
   p: Tensor,
   gradient: Tensor,
   buffer: Tensor | null,
-  first: boolean,
+  first: boolean | Tensor,
+  lr: Tensor | number,
 ): void {
   let g = group.maximize ? gradient.neg() : gradient;
   if (group.weightDecay !== 0) g = g.add(p, { alpha: group.weightDecay });
   if (buffer !== null) {
-    if (first) buffer.copy_(g);
-    else buffer.mul_(group.momentum).add_(g, { alpha: 1 - group.dampening });
+    const alpha = 1 - group.dampening;
+    if (first instanceof Tensor)
+      buffer.copy_(where(first, g, buffer.mul(group.momentum).add(g, { alpha })));
+    else if (first) buffer.copy_(g);
+    else buffer.mul_(group.momentum).add_(g, { alpha });
     g = group.nesterov ? g.add(buffer, { alpha: group.momentum }) : buffer;
   }
-  p.add_(g, { alpha: -group.lr });
+  if (typeof lr === 'number') p.add_(g, { alpha: -lr });
+  else p.addcmul_(g, lr, { value: -1 });
 }

@@ -19,6 +19,19 @@ struct AdamStepParams {
   double grad_scale;
 };
 
+struct AdamStepCapturableParams {
+  double count;
+  double lr;
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+  double decoupled;
+  double amsgrad;
+  double maximize;
+  double grad_scale;
+};
+
 struct AddRmsNormParams {
   double eps;
 };
@@ -76,6 +89,11 @@ struct FillParams {
 struct ForeachAddParams {
   double count;
   double alpha;
+};
+
+struct ForeachAddScalarParams {
+  double count;
+  double scalar;
 };
 
 struct ForeachCopyParams {
@@ -225,6 +243,16 @@ struct SgdStepParams {
   double nesterov;
   double maximize;
   double first_step;
+};
+
+struct SgdStepCapturableParams {
+  double count;
+  double lr;
+  double momentum;
+  double dampening;
+  double weight_decay;
+  double nesterov;
+  double maximize;
 };
 
 struct SortParams {

@@ -1,9 +1,13 @@
-/** State of optimizers and gradient scalers, which is in JavaScript, never becomes a part of a graph. */
+/**
+ * State of optimizers and gradient scalers in JavaScript never becomes a part of a graph; that of
+ * capturable optimizers, which is tensors, does.
+ */
 import assert from 'node:assert/strict';
 import {
   amp,
   CompileError,
   compile,
+  compiler,
   nn,
   ones,
   optim,
@@ -17,7 +21,15 @@ const makers: Readonly<Record<string, (w: Tensor) => AnyOptimizer>> = {
   SGD: (w) => new optim.SGD([w], { lr: 0.1 }),
   'SGD with momentum': (w) => new optim.SGD([w], { lr: 0.1, momentum: 0.9 }),
   Adam: (w) => new optim.Adam([w], { lr: 0.1 }),
-  'capturable Adam': (w) => new optim.Adam([w], { lr: 0.1, capturable: true }),
+};
+const capturable: Readonly<Record<string, (w: Tensor) => AnyOptimizer>> = {
+  SGD: (w) => new optim.SGD([w], { lr: 0.1, capturable: true }),
+  'SGD with momentum': (w) =>
+    new optim.SGD([w], { lr: 0.1, momentum: 0.9, dampening: 0.5, capturable: true }),
+  'Adam with foreach': (w) => new optim.Adam([w], { lr: 0.1, capturable: true, foreach: true }),
+  'AdamW with fused': (w) =>
+    new optim.AdamW([w], { lr: tensor(0.1), amsgrad: true, capturable: true, fused: true }),
+  'Adam in plain ops': (w) => new optim.Adam([w], { lr: 0.1, capturable: true, foreach: false }),
 };
 
 /** Values of a parameter after each of four steps with other gradients. */
@@ -60,10 +72,61 @@ describe('an optimizer in a compiled function', () => {
         compile(() => optimizer.step(), { fullgraph: true }),
         compile((o: AnyOptimizer) => o.step(), { fullgraph: true }),
       ])
-        assert.throws(() => run(optimizer), CompileError);
+        assert.throws(
+          () => run(optimizer),
+          (error: Error) =>
+            error instanceof CompileError && /made without capturable: true/.test(error.message),
+        );
       assert.deepEqual([w.item(), w.grad.item(), optimizer.state.size], [1, 2, 0]);
     });
   }
+
+  for (const [name, make] of Object.entries(capturable))
+    for (const backend of ['eager', 'aot_eager'] as const) {
+      const options = { backend, fullgraph: true };
+      it(`capturable ${name} becomes a graph that counts on, with ${backend}`, () => {
+        const expected = steps(make, (o) => o.step());
+        let run: (() => void) | null = null;
+        const compiled = steps(make, (o) => {
+          run ??= compile(() => o.step(), options);
+          run();
+        });
+        assert.deepEqual(compiled, expected);
+        const given = compile((o: AnyOptimizer) => o.step(), options);
+        assert.deepEqual(
+          steps(make, (o) => given(o)),
+          expected,
+        );
+      });
+    }
+
+  it('is captured once, and again after a change of its settings, state or gradients', () => {
+    const w = tensor([1, 2], { requiresGrad: true });
+    const plain = tensor([1, 2], { requiresGrad: true });
+    const options = { lr: 0.1, capturable: true };
+    const [optimizer, eager] = [new optim.Adam([w], options), new optim.Adam([plain], options)];
+    const explained = compiler.explain(compile(() => optimizer.step(), { fullgraph: true }));
+    const changes: [because: RegExp | null, (o: optim.Adam) => void][] = [
+      [null, () => undefined],
+      [/lr was 0.1 and is 0.2/, (o) => Object.assign(o.paramGroups[0] as object, { lr: 0.2 })],
+      [/betas\[0\] was/, (o) => Object.assign(o.paramGroups[0] as object, { betas: [0.5, 0.9] })],
+      [/step of parameter 0 was the tensor and is another/, (o) => o.loadStateDict(o.stateDict())],
+      [/foreach was null/, (o) => Object.assign(o.paramGroups[0] as object, { foreach: false })],
+      [/the number of groups was 1/, (o) => o.addParamGroup({ params: [tensor(3)] })],
+      [/hook \d+ before it was nothing and is/, (o) => void o.registerStepPreHook(() => undefined)],
+    ];
+    changes.forEach(([because, change], captures) => {
+      for (const o of [eager, optimizer]) change(o);
+      for (let i = 0; i < 2; i++) {
+        for (const p of [w, plain]) p.grad = tensor([0.5, -i]);
+        eager.step();
+        const { recaptures } = explained();
+        assert.equal(recaptures.length, captures);
+        if (because !== null) assert.match(recaptures.at(-1)?.because.at(-1) ?? '', because);
+      }
+      assert.deepEqual(w.tolist(), plain.tolist(), String(because));
+    });
+  });
 
   it('gets gradients that a compiled function clips, computes or sets to zero', () => {
     const train = (wrap: <F extends (...args: never[]) => unknown>(fn: F) => F): unknown => {

@@ -23,6 +23,7 @@ import {
   optim,
   randn,
   type Tensor,
+  tensor,
 } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { assertClose } from '../parallel/compare.js';
@@ -56,6 +57,25 @@ describe('foreach ops on plain and distributed parameters', () => {
     [
       'AdamW, op by op',
       (list: nn.Parameter[]) => new optim.AdamW(list, { lr: 0.1, foreach: false }),
+    ],
+    [
+      'capturable SGD',
+      (list: nn.Parameter[]) =>
+        new optim.SGD(list, { lr: tensor(0.1, { dtype }), momentum: 0.9, capturable: true }),
+    ],
+    [
+      'capturable AdamW',
+      (list: nn.Parameter[]) => new optim.AdamW(list, { lr: 0.1, capturable: true }),
+    ],
+    [
+      'capturable AdamW, op by op',
+      (list: nn.Parameter[]) =>
+        new optim.AdamW(list, {
+          lr: tensor(0.1, { dtype }),
+          capturable: true,
+          amsgrad: true,
+          foreach: false,
+        }),
     ],
   ] as const) {
     it(

@@ -43,6 +43,18 @@ const elsewhere: Record<string, { why: string; file: string }> = {
   linspace: { why: 'it has no operands', file: 'test/ops/factories.test.ts' },
   sgdStep: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
   adamStep: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
+  adamStepCapturable: {
+    why: 'it overwrites its operands',
+    file: 'test/ops/capturable-steps.test.ts',
+  },
+  sgdStepCapturable: {
+    why: 'it overwrites its operands',
+    file: 'test/ops/capturable-steps.test.ts',
+  },
+  foreachAddScalar: {
+    why: 'it overwrites its operands',
+    file: 'test/ops/capturable-steps.test.ts',
+  },
   foreachAdd: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
   redistribute: { why: 'it needs ranks', file: 'test/dtensor/redistribute/run.test.ts' },
   toLocal: { why: 'it needs ranks', file: 'test/dtensor/redistribute/run.test.ts' },

@@ -149,6 +149,9 @@ function useOpsWithoutSamples(): void {
   parameter.sum().backward();
   new optim.SGD([parameter], { lr: 0.1, momentum: 0.9 }).step();
   new optim.Adam([parameter], { amsgrad: true }).step();
+  const capturable = { lr: ones([]), capturable: true };
+  new optim.SGD([parameter], { momentum: 0.9, ...capturable }).step();
+  new optim.Adam([parameter], { amsgrad: true, ...capturable }).step();
 }
 
 const sizes = [0, 1, 2, 3, 5, 7, 64, -1, 2 ** 49, 2 ** 53, 1.5, Number.NaN];

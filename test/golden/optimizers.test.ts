@@ -36,7 +36,15 @@ interface ClipCase {
 
 type Case = OptimizerCase | ClipCase;
 
-const variants: Options[] = [{}, { foreach: false }, { foreach: true }, { fused: true }];
+const variants: Options[] = [
+  {},
+  { foreach: false },
+  { foreach: true },
+  { fused: true },
+  { capturable: true, foreach: true },
+  { capturable: true, fused: true },
+  { capturable: true, foreach: false },
+];
 const steps = 5;
 
 function optimizerSuite(device: DeviceName): void {
@@ -54,6 +62,9 @@ function optimizerSuite(device: DeviceName): void {
         }
         it(`${c.name}, resumed from its state dict after two steps, matches PyTorch`, () =>
           checkSteps(fixture, c, {}, device, 2));
+        for (const capturable of [true, false])
+          it(`${c.name}, resumed ${capturable ? 'as' : 'from'} capturable, matches PyTorch`, () =>
+            checkSteps(fixture, c, { capturable: !capturable }, device, 2, { capturable }));
       }
     });
   });
@@ -82,6 +93,7 @@ function checkSteps(
   variant: Options,
   device: DeviceName,
   resumeAt: number,
+  resumed: Options = variant,
 ): void {
   const decoder = new Decoder(fixture, device);
   const params = c.params.map((key) => makeTensor(fixture.entry(key), device).requiresGrad_());
@@ -91,7 +103,8 @@ function checkSteps(
   for (let step = 0; step < steps; step++) {
     if (step === resumeAt) {
       const state = optimizer.stateDict();
-      optimizer = makeOptimizer(c, params, decoder, variant);
+      optimizer = makeOptimizer(c, params, decoder, resumed);
+      for (const group of state.param_groups) group['capturable'] = resumed['capturable'] === true;
       optimizer.loadStateDict(state);
     }
     params.forEach((param, i) => {

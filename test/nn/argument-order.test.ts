@@ -130,8 +130,11 @@ const camel = (text: string): string =>
     (_, before: string, letter: string) => before + letter.toUpperCase(),
   );
 const listOf = (text: string): string[] => text.split(', ').map(camel);
-/** TransformerEncoder also accepts the layer's name for its mask. */
-const besides = ['srcMask'];
+/**
+ * TransformerEncoder also accepts the layer's name for its mask. SGD counts steps if it is
+ * capturable, since a graph cannot decide whether momentum begins.
+ */
+const besides = ['srcMask', 'capturable'];
 
 describe('the order of arguments', () => {
   for (const [name, text] of [...Object.entries(inPyTorch), ...Object.entries(calls)]) {

@@ -195,6 +195,14 @@ const cases: Record<string, () => unknown> = {
     y.sum().backward();
     assert.deepEqual(x.grad?.tolist(), [2, 2, 1, 3]);
   },
+  'SGD can be capturable': () => {
+    const p = ones([1], { requiresGrad: true });
+    p.grad = ones([1]);
+    const optimizer = new shardwise.optim.SGD([p], { lr: 1, momentum: 0.5, capturable: true });
+    optimizer.step();
+    const { step } = optimizer.state.get(p) as Record<string, Tensor>;
+    assert.equal(step?.item(), 1);
+  },
   'numbers that a dtype does not hold are refused': () => {
     assert.throws(() => zeros([2], { dtype: uint8 }).maskedFill(mask(), -1), ArgumentError);
     assert.throws(() => shardwise.full([1], -1, { dtype: uint8 }), ArgumentError);

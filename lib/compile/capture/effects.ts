@@ -94,5 +94,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     readsMemory: (t, fact) => recorder.readsMemory(t, fact),
     setsAsynchronous: (t, value) => recordAsynchronous(recorder, t, value),
     usesModule: (module) => recorder.guards.addModule(module),
+    usesOptimizer: (optimizer) => recorder.guards.addOptimizer(optimizer),
+    outside: (make) => recorder.outside(make),
   };
 }

@@ -34,15 +34,42 @@ function recordingFront<T>(recorder: Recorder, fn: () => T): T {
     recorder.record(op, inputs, params, into, outputs, operands);
     return outputs;
   };
-  const before = swapBackend(recordedBackend(recorder, runFakeDistributed, () => inside));
-  layers.autograd = front;
-  if (entry === autograd) layers.entry = front;
-  try {
-    return fn();
-  } finally {
+  const recorded = recordedBackend(recorder, runFakeDistributed, () => inside);
+  const install = (): Backend => {
+    layers.autograd = front;
+    if (entry === autograd) layers.entry = front;
+    return swapBackend(recorded);
+  };
+  const remove = (before: Backend): void => {
     layers.autograd = autograd;
     layers.entry = entry;
     swapBackend(before);
+  };
+  return installed(recorder, install, remove, fn);
+}
+
+/** Runs `fn` with a recorder in place, which the functions install and remove. */
+function installed<T>(
+  recorder: Recorder,
+  install: () => Backend,
+  remove: (before: Backend) => void,
+  fn: () => T,
+): T {
+  const before = install();
+  const { outside } = recorder;
+  recorder.outside = (make) => {
+    remove(before);
+    try {
+      return make();
+    } finally {
+      install();
+    }
+  };
+  try {
+    return fn();
+  } finally {
+    recorder.outside = outside;
+    remove(before);
   }
 }
 
@@ -57,12 +84,8 @@ function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
     recorder.record(op, inputs, params, into, outputs, operands);
     return outputs;
   };
-  const before = swapBackend(recordedBackend(recorder, run, () => false));
-  try {
-    return fn();
-  } finally {
-    swapBackend(before);
-  }
+  const recorded = recordedBackend(recorder, run, () => false);
+  return installed(recorder, () => swapBackend(recorded), swapBackend, fn);
 }
 
 /** Runs shape rules. Changes of placement run themselves, so that local shards get their sizes. */

@@ -52,6 +52,8 @@ export class Recorder {
   /** Whether the body of a hook is recorded. */
   readonly isHookBody: boolean = false;
   private unrecordedCalls = 0;
+  /** Runs a function as if there were no capture. */
+  outside: <T>(fn: () => T) => T = (fn) => fn();
   /** Ends the capture when it is aborted. */
   signal: AbortSignal | null = null;
   /** The tensors of the program that the capture uses. */

@@ -11,6 +11,7 @@ import { MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
 import { isModule } from './object-walk.js';
+import { OptimizerFacts } from './optimizer-facts.js';
 import { OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** A module's own properties, as they were before the capture. */
@@ -41,6 +42,7 @@ export class GuardCollector {
   private readonly properties = new Map<object, Properties>();
   private readonly before = new Map<object, ReadonlyMap<string, unknown>>();
   private readonly overwritten: (readonly [module: object, name: string])[] = [];
+  private readonly optimizers = new Set<object>();
   private readonly constants = new Set<Tensor>();
   /** What `.grad` was where it was read: of inputs, by position, and of constants. */
   private readonly grads = new Map<number | Tensor, TensorFacts | null>();
@@ -65,6 +67,11 @@ export class GuardCollector {
     this.properties.set(module, { trainingFlag: module.trainingFlag, values });
     this.before.set(module, values);
     this.modules.set(module, new ModuleFacts(module, path, this.factory));
+  }
+
+  /** Adds an optimizer whose step the function takes. */
+  addOptimizer(optimizer: object): void {
+    this.optimizers.add(optimizer);
   }
 
   /** The path of a tensor of the arguments, such as `argument 1.x`. */
@@ -132,6 +139,7 @@ export class GuardCollector {
       modes: this.modes,
       args: this.args,
       modules: [...this.modules.values()].filter((facts) => facts !== null),
+      optimizers: [...this.optimizers].map((optimizer) => new OptimizerFacts(optimizer)),
       tensors: [...this.tensors].map(([t, path]) => new OuterTensor(t, path)),
       grads: [...this.grads].map(([owner, grad]) => [owner, grad, pathOf(owner)] as const),
       facts: [

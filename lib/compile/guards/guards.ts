@@ -9,6 +9,7 @@ import { firstOf, type Matcher, type Slot } from './matcher.js';
 import { areDistinct, forget } from './matcher-factory.js';
 import type { ModeFacts } from './modes.js';
 import type { ModuleFacts } from './module-facts.js';
+import type { OptimizerFacts } from './optimizer-facts.js';
 import type { OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** A fact of one tensor that is an input, by its position, or from outside. */
@@ -25,6 +26,8 @@ export interface GuardParts {
   readonly modes: ModeFacts;
   readonly args: Matcher;
   readonly modules: readonly ModuleFacts[];
+  /** Optimizers whose steps are part of the graph. */
+  readonly optimizers: readonly OptimizerFacts[];
   /** Tensors from outside; their identity is compared where they are found. */
   readonly tensors: readonly OuterTensor[];
   /** What `.grad` was where it was read; null for none. */
@@ -63,13 +66,15 @@ export class Guards {
   }
 
   private matchCall(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
-    const { modules, tensors, constants } = this.parts;
+    const { modules, optimizers, tensors, constants } = this.parts;
     if (!this.matchGiven(args)) return false;
     const { count } = moduleChanges;
     const isCounted = count !== this.counted;
     for (let i = 0; i < modules.length; i++)
       if (!(modules[i] as ModuleFacts).matches(isCounted, inputs)) return false;
     this.counted = count;
+    for (let i = 0; i < optimizers.length; i++)
+      if (!(optimizers[i] as OptimizerFacts).matches()) return false;
     for (let i = 0; i < tensors.length; i++)
       if (!(tensors[i] as OuterTensor).matches()) return false;
     for (let i = 0; i < inputs.length; i++) if (constants.has(inputs[i] as Tensor)) return false;
@@ -96,11 +101,13 @@ export class Guards {
   }
 
   private differenceOfCall(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
-    const { modes, args: given, modules, tensors, facts, grads, constants, slots } = this.parts;
+    const { modes, args: given, modules, optimizers, tensors, facts } = this.parts;
+    const { grads, constants, slots } = this.parts;
     const first =
       modes.difference() ??
       given.difference('arguments', args) ??
       firstOf(modules, (module) => module.difference()) ??
+      firstOf(optimizers, (optimizer) => optimizer.difference()) ??
       firstOf(tensors, (each) =>
         each.matches() ? null : each.facts.difference(each.path, each.tensor),
       ) ??
@@ -130,11 +137,12 @@ export class Guards {
 
   /** Everything that is compared, as sentences. */
   sentences(): string[] {
-    const { modes, args, modules, tensors, grads, facts } = this.parts;
+    const { modes, args, modules, optimizers, tensors, grads, facts } = this.parts;
     return [
       ...modes.sentences(),
       ...args.sentences('arguments').map(named),
       ...modules.flatMap((module) => module.sentences()),
+      ...optimizers.flatMap((optimizer) => optimizer.sentences()),
       ...tensors.map(({ path, facts }) => `${path} is the same tensor: ${facts}`),
       ...grads.map(([, expected, path]) => `${path}.grad is ${expected}`),
       ...facts.map(({ path, expected }) => `${path} is ${textOf(expected)}`),

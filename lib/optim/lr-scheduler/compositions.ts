@@ -4,7 +4,7 @@ import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
 import { reportCall } from '../../core/unrepeatable.js';
 import type { Optimizer } from '../optimizer.js';
-import { groupsOf, LRScheduler } from './scheduler.js';
+import { groupsOf, LRScheduler, rateOf, setRate } from './scheduler.js';
 import { loadState, requireState, type SchedulerState } from './state.js';
 
 /** @throws ArgumentError unless all are schedules of one optimizer */
@@ -66,7 +66,7 @@ export class SequentialLR extends LRScheduler {
     this.schedulers = [...schedulers];
     this.switches = [...milestones];
     if (this.lastEpoch === -1)
-      for (const group of groupsOf(optimizer)) group.lr = group.initialLr as number;
+      for (const group of groupsOf(optimizer)) setRate(group, group.initialLr as number);
     for (const each of schedulers) each.undo();
     this.begin();
   }
@@ -76,7 +76,7 @@ export class SequentialLR extends LRScheduler {
     const active = this.schedulers[i] as LRScheduler;
     if (i > 0 && this.switches[i - 1] === this.lastEpoch) {
       active.restart();
-      for (const group of groupsOf(this.optimizer)) group.lr = group.initialLr as number;
+      for (const group of groupsOf(this.optimizer)) setRate(group, group.initialLr as number);
     }
     if (initial) active.begin();
     else active.step();
@@ -157,7 +157,7 @@ export class ChainedScheduler {
   /** The rates of the last step, one for each group. */
   getLastLr(): number[] {
     reportCall(this, 'getLastLr');
-    return groupsOf((this.schedulers[0] as LRScheduler).optimizer).map((g) => g.lr);
+    return groupsOf((this.schedulers[0] as LRScheduler).optimizer).map(rateOf);
   }
 
   /** The states of the schedules. */

@@ -3,7 +3,7 @@ import { checkNumber, checkOneOf, unexpected } from '../../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
 import { reportCall } from '../../core/unrepeatable.js';
 import { Optimizer } from '../optimizer.js';
-import { groupsOf, perGroup } from './scheduler.js';
+import { groupsOf, perGroup, rateOf, setRate } from './scheduler.js';
 import { loadState, type SchedulerState, stateOf } from './state.js';
 
 const plateauArguments = defineArguments(
@@ -90,7 +90,7 @@ export class ReduceLROnPlateau {
   /** The current rates, one for each group. */
   getLastLr(): number[] {
     reportCall(this, 'getLastLr');
-    return groupsOf(this.optimizer).map((g) => g.lr);
+    return groupsOf(this.optimizer).map(rateOf);
   }
 
   /** Step count and settings under PyTorch's names. */
@@ -122,11 +122,9 @@ export class ReduceLROnPlateau {
 
   private reduce(): void {
     groupsOf(this.optimizer).forEach((group, i) => {
-      const next = Math.max(
-        group.lr * this.factor,
-        this.minLrs[i] ?? (this.minLrs.at(-1) as number),
-      );
-      if (group.lr - next > this.eps) group.lr = next;
+      const rate = rateOf(group);
+      const next = Math.max(rate * this.factor, this.minLrs[i] ?? (this.minLrs.at(-1) as number));
+      if (rate - next > this.eps) setRate(group, next);
     });
   }
 }

@@ -2,15 +2,18 @@
  * The base class of learning rate schedules, and what schedules read and write in the parameter
  * groups of an optimizer. A schedule sets the rate of each group at every `step`.
  */
+import { noGrad } from '../../autograd/grad-mode.js';
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, type NumberRule, unexpected } from '../../core/options.js';
+import type { Tensor } from '../../core/tensor.js';
 import { reportCall } from '../../core/unrepeatable.js';
+import { numberOf } from '../capturable.js';
 import { Optimizer } from '../optimizer.js';
 import { loadState, type SchedulerState, stateOf } from './state.js';
 
 /** What a schedule reads and writes in a parameter group. */
 export interface ScheduledGroup {
-  lr: number;
+  lr: number | Tensor;
   /** The rate before the first schedule changed it. */
   initialLr?: number;
   momentum?: number;
@@ -25,6 +28,16 @@ export interface ScheduledGroup {
 /** The groups of an optimizer. */
 export function groupsOf(optimizer: Optimizer): ScheduledGroup[] {
   return optimizer.paramGroups as unknown as ScheduledGroup[];
+}
+
+/** The rate of a group as a number; reads a tensor. */
+export const rateOf = ({ lr }: ScheduledGroup): number => numberOf(lr);
+
+/** Sets the rate of a group. A tensor keeps its identity, since captured steps read it. */
+export function setRate(group: ScheduledGroup, rate: number): void {
+  const { lr } = group;
+  if (typeof lr === 'number') group.lr = rate;
+  else noGrad(() => lr.fill_(rate));
 }
 
 /** Sets `momentum`, or the first of `betas` where a group has them. */
@@ -101,7 +114,7 @@ export abstract class LRScheduler {
     this.optimizer = optimizer;
     this.lastEpoch = lastEpoch;
     groupsOf(optimizer).forEach((group, i) => {
-      if (lastEpoch === -1) group.initialLr ??= group.lr;
+      if (lastEpoch === -1) group.initialLr ??= rateOf(group);
       else if (group.initialLr === undefined)
         throw new ArgumentError(
           `${this.constructor.name}: group ${i} has no initialLr to go on from step ` +
@@ -145,7 +158,7 @@ export abstract class LRScheduler {
 
   /** The rates that the groups have now. */
   protected current(): number[] {
-    return groupsOf(this.optimizer).map((g) => g.lr);
+    return groupsOf(this.optimizer).map(rateOf);
   }
 
   /** Replaces the initial rates of the optimizer, for a schedule that starts at other rates. */
@@ -202,7 +215,7 @@ export abstract class LRScheduler {
     // The schedule computes no rate for a group that was added after it; such a group keeps its
     // own.
     rates.slice(0, groups.length).forEach((rate, i) => {
-      (groups[i] as ScheduledGroup).lr = rate;
+      setRate(groups[i] as ScheduledGroup, rate);
     });
     this.lastLr = this.current();
   }

@@ -18,13 +18,14 @@ struct Chunk {
   int64_t begin, count;
 };
 
-// The chunks of the first `count` inputs.
-std::vector<Chunk> chunks_of(const KernelCall& call, int32_t count) {
+// The chunks of `count` inputs, the first of which is number `from`.
+std::vector<Chunk> chunks_of(const KernelCall& call, int32_t from, int32_t count) {
   std::vector<Chunk> chunks;
-  for (int32_t i = 0; i < count; i++)
-    for (int64_t at = 0; at < call.input(i).numel; at += kChunk)
-      chunks.push_back(
-          {i, at, call.input(i).numel - at < kChunk ? call.input(i).numel - at : kChunk});
+  for (int32_t i = 0; i < count; i++) {
+    const int64_t numel = call.input(from + i).numel;
+    for (int64_t at = 0; at < numel; at += kChunk)
+      chunks.push_back({i, at, numel - at < kChunk ? numel - at : kChunk});
+  }
   return chunks;
 }
 
@@ -83,14 +84,19 @@ inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g,
   }
 }
 
+struct Sgd {
+  double lr, momentum, dampening, weight_decay;
+  bool nesterov, maximize, first_step;
+};
+
 // `buffer`: the momentum, or null.
 template <class T>
-inline __attribute__((always_inline)) void sgd(const SgdStepParams& s, T* p, const T* g, T* buffer,
+inline __attribute__((always_inline)) void sgd(const Sgd& s, T* p, const T* g, T* buffer,
                                                int64_t n) {
   const T lr = T(s.lr), momentum = T(s.momentum), rest = T(1 - s.dampening),
           decay = T(s.weight_decay);
-  const T sign = s.maximize != 0 ? T(-1) : T(1);
-  const bool first = s.first_step != 0, nesterov = s.nesterov != 0, decays = s.weight_decay != 0;
+  const T sign = s.maximize ? T(-1) : T(1);
+  const bool first = s.first_step, nesterov = s.nesterov, decays = s.weight_decay != 0;
   for (int64_t i = 0; i < n; i++) {
     T grad = g[i] * sign;
     grad = decays ? grad + decay * p[i] : grad;  // 0 times an infinite parameter would be NaN
@@ -112,31 +118,51 @@ SW_CLONES void adam_row(const Adam& a, double* p, const double* g, double* m1, d
                         double* top, int64_t n) {
   adam(a, p, g, m1, m2, top, n);
 }
-SW_CLONES void sgd_row(const SgdStepParams& s, float* p, const float* g, float* buffer, int64_t n) {
+SW_CLONES void sgd_row(const Sgd& s, float* p, const float* g, float* buffer, int64_t n) {
   sgd(s, p, g, buffer, n);
 }
-SW_CLONES void sgd_row(const SgdStepParams& s, double* p, const double* g, double* buffer,
-                       int64_t n) {
+SW_CLONES void sgd_row(const Sgd& s, double* p, const double* g, double* buffer, int64_t n) {
   sgd(s, p, g, buffer, n);
 }
 
-}  // namespace
+// The numbers of one step of Adam; P is a struct of parameters.
+template <class P>
+Adam adam_of(const P& p, double lr, double bias_correction1, double bias_correction2) {
+  return {lr,
+          p.beta1,
+          p.beta2,
+          p.eps,
+          p.weight_decay,
+          lr / bias_correction1,
+          std::sqrt(bias_correction2),
+          p.grad_scale,
+          p.decoupled != 0,
+          p.maximize != 0};
+}
 
-Status adam_step(const KernelCall& call) {
-  const auto& p = call.params_as<AdamStepParams>();
-  const auto count = static_cast<int32_t>(p.count);
-  const Adam adam{p.lr,
-                  p.beta1,
-                  p.beta2,
-                  p.eps,
-                  p.weight_decay,
-                  p.lr / p.bias_correction1,
-                  std::sqrt(p.bias_correction2),
-                  p.grad_scale,
-                  p.decoupled != 0,
-                  p.maximize != 0};
-  for_each_chunk(chunks_of(call, count), 4, [&](int64_t, const Chunk& chunk) {
-    const int32_t i = chunk.tensor;
+template <class P>
+Sgd sgd_of(const P& p, double lr, bool first_step) {
+  return {lr,        p.momentum, p.dampening, p.weight_decay, p.nesterov != 0, p.maximize != 0,
+          first_step};
+}
+
+double number_of(const TensorView& view) {
+  double value = view.scalar;
+  if (!view.is_immediate) gather(view, 0, 1, &value);
+  return value;
+}
+
+// The learning rate: the first input, or `number` if that is absent.
+double rate_of(const KernelCall& call, double number) {
+  return call.input(0).is_immediate ? number : number_of(call.input(0));
+}
+
+// Steps the tensors of the lists that begin at input `from`; of(i) has the numbers of tensor i.
+template <class Of>
+Status adam_steps(const KernelCall& call, int32_t from, int32_t count, Of&& of) {
+  for_each_chunk(chunks_of(call, from, count), 4, [&](int64_t, const Chunk& chunk) {
+    const int32_t i = from + chunk.tensor;
+    const Adam& adam = of(chunk.tensor);
     with_float_type(call.input(i).dtype, [&](auto type) {
       using T = decltype(type);
       T buffers[5][kChunk];
@@ -160,11 +186,11 @@ Status adam_step(const KernelCall& call) {
   return kOk;
 }
 
-Status sgd_step(const KernelCall& call) {
-  const auto& p = call.params_as<SgdStepParams>();
-  const auto count = static_cast<int32_t>(p.count);
-  for_each_chunk(chunks_of(call, count), 4, [&](int64_t, const Chunk& chunk) {
-    const int32_t i = chunk.tensor;
+template <class Of>
+Status sgd_steps(const KernelCall& call, int32_t from, int32_t count, Of&& of) {
+  for_each_chunk(chunks_of(call, from, count), 4, [&](int64_t, const Chunk& chunk) {
+    const int32_t i = from + chunk.tensor;
+    const Sgd& sgd = of(chunk.tensor);
     with_float_type(call.input(i).dtype, [&](auto type) {
       using T = decltype(type);
       T buffers[3][kChunk];
@@ -172,10 +198,10 @@ Status sgd_step(const KernelCall& call) {
           grad(call.input(count + i), chunk, buffers[1]);
       const TensorView& momentum = call.input(2 * count + i);
       if (momentum.is_immediate) {
-        sgd_row(p, param.data, grad.data, nullptr, chunk.count);
+        sgd_row(sgd, param.data, grad.data, nullptr, chunk.count);
       } else {
         Elements<T> buffer(momentum, chunk, buffers[2]);
-        sgd_row(p, param.data, grad.data, buffer.data, chunk.count);
+        sgd_row(sgd, param.data, grad.data, buffer.data, chunk.count);
         buffer.store();
       }
       param.store();
@@ -184,10 +210,50 @@ Status sgd_step(const KernelCall& call) {
   return kOk;
 }
 
+}  // namespace
+
+Status adam_step(const KernelCall& call) {
+  const auto& p = call.params_as<AdamStepParams>();
+  const Adam adam = adam_of(p, p.lr, p.bias_correction1, p.bias_correction2);
+  return adam_steps(call, 0, static_cast<int32_t>(p.count),
+                    [&](int32_t) -> const Adam& { return adam; });
+}
+
+Status adam_step_capturable(const KernelCall& call) {
+  const auto& p = call.params_as<AdamStepCapturableParams>();
+  const auto count = static_cast<int32_t>(p.count);
+  const double lr = rate_of(call, p.lr);
+  std::vector<Adam> adams;
+  for (int32_t i = 0; i < count; i++) {
+    const double step = number_of(call.input(1 + 5 * count + i));
+    adams.push_back(adam_of(p, lr, 1 - std::pow(p.beta1, step), 1 - std::pow(p.beta2, step)));
+  }
+  return adam_steps(call, 1, count, [&](int32_t i) -> const Adam& { return adams[i]; });
+}
+
+Status sgd_step(const KernelCall& call) {
+  const auto& p = call.params_as<SgdStepParams>();
+  const Sgd sgd = sgd_of(p, p.lr, p.first_step != 0);
+  return sgd_steps(call, 0, static_cast<int32_t>(p.count),
+                   [&](int32_t) -> const Sgd& { return sgd; });
+}
+
+Status sgd_step_capturable(const KernelCall& call) {
+  const auto& p = call.params_as<SgdStepCapturableParams>();
+  const auto count = static_cast<int32_t>(p.count);
+  const double lr = rate_of(call, p.lr);
+  std::vector<Sgd> sgds;
+  for (int32_t i = 0; i < count; i++) {
+    const TensorView& step = call.input(1 + 3 * count + i);
+    sgds.push_back(sgd_of(p, lr, !step.is_immediate && number_of(step) == 1));
+  }
+  return sgd_steps(call, 1, count, [&](int32_t i) -> const Sgd& { return sgds[i]; });
+}
+
 Status foreach_add(const KernelCall& call) {
   const auto& p = call.params_as<ForeachAddParams>();
   const auto count = static_cast<int32_t>(p.count);
-  for_each_chunk(chunks_of(call, count), 8, [&](int64_t, const Chunk& chunk) {
+  for_each_chunk(chunks_of(call, 0, count), 8, [&](int64_t, const Chunk& chunk) {
     const TensorView& view = call.input(chunk.tensor);
     with_compute_type(view.dtype, [&](auto type) {
       using T = decltype(type);
@@ -203,7 +269,7 @@ Status foreach_add(const KernelCall& call) {
 
 Status foreach_mul(const KernelCall& call) {
   const auto& p = call.params_as<ForeachMulParams>();
-  const std::vector<Chunk> chunks = chunks_of(call, static_cast<int32_t>(p.count));
+  const std::vector<Chunk> chunks = chunks_of(call, 0, static_cast<int32_t>(p.count));
   for_each_chunk(chunks, 8, [&](int64_t, const Chunk& chunk) {
     const TensorView& view = call.input(chunk.tensor);
     with_compute_type(view.dtype, [&](auto type) {
@@ -217,9 +283,25 @@ Status foreach_mul(const KernelCall& call) {
   return kOk;
 }
 
+Status foreach_add_scalar(const KernelCall& call) {
+  const auto& p = call.params_as<ForeachAddScalarParams>();
+  const std::vector<Chunk> chunks = chunks_of(call, 0, static_cast<int32_t>(p.count));
+  for_each_chunk(chunks, 8, [&](int64_t, const Chunk& chunk) {
+    const TensorView& view = call.input(chunk.tensor);
+    with_compute_type(view.dtype, [&](auto type) {
+      using T = decltype(type);
+      T buffer[kChunk];
+      Elements<T> to(view, chunk, buffer);
+      for (int64_t i = 0; i < chunk.count; i++) to.data[i] += static_cast<T>(p.scalar);
+      to.store();
+    });
+  });
+  return kOk;
+}
+
 Status foreach_norm(const KernelCall& call) {
   const auto count = static_cast<int32_t>(call.params_as<ForeachNormParams>().count);
-  const std::vector<Chunk> chunks = chunks_of(call, count);
+  const std::vector<Chunk> chunks = chunks_of(call, 0, count);
   std::vector<double> squares(chunks.size());
   for_each_chunk(chunks, 8, [&](int64_t k, const Chunk& chunk) {
     const TensorView& view = call.input(chunk.tensor);

@@ -12,7 +12,8 @@
 // stores and loads that bypass L1 within 1 %.
 //
 // An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r),
-//   and template <int N> void operator()(Value (&v)[kRoles][N]) const.
+//   and template <int N> void operator()(Value (&v)[kRoles][N]) const. One whose numbers differ
+//   between tensors has of_group(index), which returns the update of a group.
 #pragma once
 #include "../stream.h"
 #include "group.cuh"
@@ -83,6 +84,14 @@ struct Chunk {
 };
 
 template <class Update>
+__device__ __forceinline__ decltype(auto) update_of(const Update& update, int32_t index) {
+  if constexpr (requires { update.of_group(index); })
+    return update.of_group(index);
+  else
+    return (update);
+}
+
+template <class Update>
 __global__ void __launch_bounds__(kThreads)
     update_dense(const __grid_constant__ Table<Update::kRoles, kChunk> table, const Update update) {
   pdl_begin();
@@ -99,13 +108,14 @@ __global__ void __launch_bounds__(kThreads)
       for (int r = 0; r < R; r++)
         if (reads<Update>(table.present, r))
           load_raw4(data[r], first + w * kStep, table.dtypes[r], raw[w][r]);
+  const auto& own = update_of(update, chunk.entry.index);
 #pragma unroll
   for (int w = 0; w < kWords; w++)
     if (first + w * kStep < chunk.rest) {
       C v[R][kWord];
 #pragma unroll
       for (int r = 0; r < R; r++) convert_raw4(raw[w][r], table.dtypes[r], v[r]);
-      update(v);
+      own(v);
 #pragma unroll
       for (int r = 0; r < R; r++)
         if (writes<Update>(table.present, r))
@@ -118,7 +128,7 @@ __global__ void __launch_bounds__(kThreads)
       v[r][0] = C(0);
       if (reads<Update>(table.present, r)) load_group_floating(data[r], i, table.dtypes[r], v[r]);
     }
-    update(v);
+    own(v);
 #pragma unroll
     for (int r = 0; r < R; r++)
       if (writes<Update>(table.present, r)) store_group_floating(data[r], i, table.dtypes[r], v[r]);
@@ -130,6 +140,7 @@ struct StridedGroup {
   void* data[Roles];
   DType dtypes[Roles];
   uint32_t present;
+  int32_t index;  // index of the group in the call
   int64_t numel;
   OffsetCalculator<Roles> offsets;
 };
@@ -151,26 +162,28 @@ __global__ void __launch_bounds__(kThreads)
     if (reads<Update>(group.present, r))
       load_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
   }
-  update(v);
+  update_of(update, group.index)(v);
 #pragma unroll
   for (int r = 0; r < R; r++)
     if (writes<Update>(group.present, r))
       store_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
 }
 
-// Tensor `i` of role `r` if every role has `count` of them, one role after the other; null if
-// absent.
-inline const TensorView* role_of(const KernelCall& call, int32_t count, int32_t r, int32_t i) {
-  const int32_t at = r * count + i;
+// Tensor `i` of role `r` if every role has `count` of them, one role after the other from input
+// `from` on; null if absent.
+inline const TensorView* role_of(const KernelCall& call, int32_t from, int32_t count, int32_t r,
+                                 int32_t i) {
+  const int32_t at = from + r * count + i;
   return at < call.num_inputs && !call.tensors[at].is_immediate ? &call.tensors[at] : nullptr;
 }
 
 template <class Update>
 void launch_strided(const KernelCall& call, const TensorView* const (&views)[Update::kRoles],
-                    const Update& update) {
+                    int32_t index, const Update& update) {
   constexpr int R = Update::kRoles;
   StridedGroup<R> group;
   Dims<R> dims;
+  group.index = index;
   group.present = 0;
   group.numel = views[0]->numel;
   for (int r = 0; r < R; r++) {
@@ -225,11 +238,12 @@ void start_table(Table<R, Size>& table, const TensorView* const (&views)[R]) {
   }
 }
 
-// Runs an update over groups 0 to count-1. `make(TypeTag<float or double>)` builds it: double if
-// any role is float64. Skips a group whose second tensor (the gradient) is absent; another absent
-// one of the `required` roles is an error.
+// Runs an update over groups 0 to count-1, whose tensors begin at input `from`.
+// `make(TypeTag<float or double>)` builds it: double if any role is float64. Skips a group whose
+// second tensor (the gradient) is absent; another absent one of the `required` roles is an error.
 template <template <class> class Update, class Make>
-Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, Make&& make) {
+Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, Make&& make,
+                      int32_t from = 0) {
   constexpr int R = Update<float>::kRoles;
   const Stream& stream = stream_of(call);
   Table<R> table;
@@ -252,7 +266,7 @@ Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, 
     const TensorView* views[R];
     bool skip = false, dense = true, wide = false;
     for (int r = 0; r < R; r++) {
-      views[r] = role_of(call, count, r, i);
+      views[r] = role_of(call, from, count, r, i);
       if (!views[r]) {
         if (r != 1 && ((required >> r) & 1))
           return fail(call.error, Code::Invalid, "%s: tensor %d of group %d is missing",
@@ -266,7 +280,7 @@ Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, 
     }
     if (skip || views[0]->numel == 0) continue;
     if (!dense) {
-      with_update(wide, [&](auto update) { launch_strided(call, views, update); });
+      with_update(wide, [&](auto update) { launch_strided(call, views, i, update); });
       continue;
     }
     if (table.count == kMaxTensors || (table.count > 0 && differs(table, views)) ||

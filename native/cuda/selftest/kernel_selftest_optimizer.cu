@@ -1,4 +1,5 @@
-// Tests sgd_step, adam_step, foreach_add, foreach_mul and foreach_norm.
+// Tests sgd_step, adam_step and their capturable twins, foreach_add, foreach_add_scalar, foreach_mul
+// and foreach_norm.
 #include "kernel_selftest_bytes.h"
 
 namespace selftest::bytes {
@@ -130,6 +131,92 @@ void test_adam() {
     }
 }
 
+// The counts of steps: 1, 2, 3, 1, ...
+std::vector<Tensor> counts(size_t n) {
+  std::vector<Tensor> list;
+  for (size_t t = 0; t < n; t++)
+    list.push_back(uniform(DType::Float32, {1}, t, static_cast<double>(t % 3 + 1),
+                           static_cast<double>(t % 3 + 1)));
+  return list;
+}
+
+// The capturable kernels equal the others, called for one tensor with the numbers of its step.
+void test_capturable_adam() {
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64})
+    for (int variant = 0; variant < 4; variant++) {
+      const bool decoupled = variant != 1, amsgrad = variant == 2, tensor_rate = variant != 3;
+      const double beta1 = 0.9, beta2 = 0.99, eps = 1e-6, decay = variant == 0 ? 0 : 0.1;
+      const int repeat = variant == 0 ? 22 : 1;  // more than one table
+      const Tensor rate = uniform(DType::Float32, {1}, 7, 0.01, 0.02);
+      const double lr = tensor_rate ? rate.value(0) : 0.01;
+      const auto p = tensors(dtype, 1, -1, 1, repeat), g = tensors(dtype, 50, -1, 1, repeat),
+                 m = tensors(dtype, 90, -1, 1, repeat), v = tensors(dtype, 130, 0.1, 1, repeat),
+                 vmax = tensors(dtype, 170, 0.1, 1, repeat), steps = counts(p.size());
+      const auto p0 = clones(p), m0 = clones(m), v0 = clones(v), vmax0 = clones(vmax);
+      const std::vector<double> flags = {decoupled ? 1.0 : 0.0, amsgrad ? 1.0 : 0.0, 0};
+      const double count = static_cast<double>(p.size());
+      const std::vector<double> params = {count, lr,       beta1,    beta2,    eps,
+                                          decay, flags[0], flags[1], flags[2], 1};
+      const auto absent = std::vector<Tensor>(p.size(), number(0));
+      const std::vector<Tensor> first = {tensor_rate ? rate : number(0)};
+      if (!run("adam_step_capturable", joined({first, p, g, m, v, amsgrad ? vmax : absent, steps}),
+               {}, params)
+               .ok())
+        continue;
+      for (size_t t = 0; t < p.size(); t++) {
+        const double step = static_cast<double>(t % 3 + 1);
+        const std::vector<double> own = {1,
+                                         lr,
+                                         beta1,
+                                         beta2,
+                                         eps,
+                                         decay,
+                                         flags[0],
+                                         flags[1],
+                                         flags[2],
+                                         1 - std::pow(beta1, step),
+                                         1 - std::pow(beta2, step),
+                                         1};
+        run("adam_step", {p0[t], g[t], m0[t], v0[t], amsgrad ? vmax0[t] : number(0)}, {}, own);
+        const std::string label =
+            "variant " + std::to_string(variant) + " tensor " + std::to_string(t);
+        const auto of = [](const Tensor& t) { return [&t](int64_t i) { return t.value(i); }; };
+        expect("adam_step_capturable", label, p[t], of(p0[t]));
+        expect("adam_step_capturable", label + " exp_avg", m[t], of(m0[t]));
+        expect("adam_step_capturable", label + " exp_avg_sq", v[t], of(v0[t]));
+        if (amsgrad) expect("adam_step_capturable", label + " max", vmax[t], of(vmax0[t]));
+      }
+    }
+}
+
+void test_capturable_sgd() {
+  for (int variant = 0; variant < 3; variant++) {
+    const double momentum = variant == 0 ? 0 : 0.9, dampening = variant == 2 ? 0.2 : 0;
+    const Tensor rate = uniform(DType::Float64, {1}, 7, 0.01, 0.02);
+    const double lr = rate.value(0);
+    const auto p = tensors(DType::Float32, 1), g = tensors(DType::Float32, 50),
+               b = tensors(DType::Float32, 90), steps = counts(p.size());
+    const auto p0 = clones(p), b0 = clones(b);
+    const double count = static_cast<double>(p.size());
+    const auto absent = std::vector<Tensor>(p.size(), number(0));
+    const bool moves = momentum != 0;
+    if (!run("sgd_step_capturable",
+             joined({{rate}, p, g, moves ? b : absent, moves ? steps : absent}), {},
+             {count, 0, momentum, dampening, 0.1, 0, 0})
+             .ok())
+      continue;
+    for (size_t t = 0; t < p.size(); t++) {
+      run("sgd_step", {p0[t], g[t], moves ? b0[t] : number(0)}, {},
+          {1, lr, momentum, dampening, 0.1, 0, 0, t % 3 == 0 ? 1.0 : 0.0});
+      const std::string label =
+          "variant " + std::to_string(variant) + " tensor " + std::to_string(t);
+      const auto of = [](const Tensor& t) { return [&t](int64_t i) { return t.value(i); }; };
+      expect("sgd_step_capturable", label, p[t], of(p0[t]));
+      if (moves) expect("sgd_step_capturable", label + " buffer", b[t], of(b0[t]));
+    }
+  }
+}
+
 void test_foreach() {
   for (DType dtype : kFloats) {
     const auto y = tensors(dtype, 1, -1, 1, 22), x = tensors(dtype, 400, -1, 1, 22), y0 = clones(y);
@@ -138,6 +225,11 @@ void test_foreach() {
       for (size_t t = 0; t < y.size(); t++)
         expect("foreach_add", "tensor " + std::to_string(t), y[t],
                [&](int64_t i) { return y0[t].value(i) - 0.5 * x[t].value(i); });
+    const auto y2 = clones(y);
+    if (run("foreach_add_scalar", y, {}, {count, -0.25}).ok())
+      for (size_t t = 0; t < y.size(); t++)
+        expect("foreach_add_scalar", "tensor " + std::to_string(t), y[t],
+               [&](int64_t i) { return y2[t].value(i) - 0.25; });
     const auto y1 = clones(y);
     if (run("foreach_mul", y, {}, {count, 1.25}).ok())
       for (size_t t = 0; t < y.size(); t++)
@@ -165,6 +257,8 @@ void test_foreach() {
 void test_optimizer() {
   test_sgd();
   test_adam();
+  test_capturable_adam();
+  test_capturable_sgd();
   test_foreach();
 }
 

@@ -44,10 +44,17 @@ const adam = {
   gradScale: 1,
 };
 
+const { firstStep: _firstStep, ...capturableSgd } = sgd;
+const { biasCorrection1: _first, biasCorrection2: _second, ...capturableAdam } = adam;
+const rate = (): Tensor => sampleTensor([], { low: 0.1 });
+const steps = (): Tensor[] => list(0).map((t) => t.newOnes([]));
+
 interface Call {
   name: string;
   lists: () => Tensor[][];
   params: object;
+  /** The placements of the leaders; of the first list unless given, others are replicated. */
+  placements?: Placement[];
 }
 const calls: Call[] = [
   { name: 'sgdStep', lists: () => [list(1), list(11), list(21)], params: sgd },
@@ -62,6 +69,19 @@ const calls: Call[] = [
     lists: () => [list(1), list(11), list(21), list(31), list(41)],
     params: { ...adam, amsgrad: 1 },
   },
+  {
+    name: 'sgdStepCapturable',
+    lists: () => [[rate()], list(1), list(11), list(21), steps()],
+    params: capturableSgd,
+    placements: [Replicate(), ...cut],
+  },
+  {
+    name: 'adamStepCapturable',
+    lists: () => [[rate()], list(1), list(11), list(21), list(31), absent(), steps()],
+    params: capturableAdam,
+    placements: [Replicate(), ...cut],
+  },
+  { name: 'foreachAddScalar', lists: () => [list(1)], params: { count: 5, scalar: 0.5 } },
   { name: 'foreachAdd', lists: () => [list(1), list(11)], params: { count: 5, alpha: 0.5 } },
   { name: 'foreachMul', lists: () => [list(1)], params: { count: 5, scalar: 0.5 } },
 ];
@@ -93,7 +113,7 @@ function checkLists(
     if (t.storage === null) return;
     const what = `${op.name}, input ${i}, on ${ranks} ranks`;
     assertSame(
-      collect(held[i] as Tensor[], placements[leaders[i] as number] as Placement, what),
+      collect(held[i] as Tensor[], placements[leaders[i] as number] ?? Replicate(), what),
       t,
       what,
     );
@@ -101,10 +121,11 @@ function checkLists(
 }
 
 describe('the sharding rule of a foreach op', () => {
-  for (const { name, lists, params } of calls) {
+  for (const { name, lists, params, placements: ofLeaders = cut } of calls) {
     const op = opByName(name) as AnyOp;
     it(`lets each tensor follow its leader: ${name}, ${lists().length} lists`, () => {
-      for (const ranks of [1, 2, 3, 4]) checkLists(op, () => lists().flat(), params, cut, ranks);
+      for (const ranks of [1, 2, 3, 4])
+        checkLists(op, () => lists().flat(), params, ofLeaders, ranks);
     });
 
     it(`lists the reductions of Partial that it keeps: ${name}, ${lists().length} lists`, () => {

@@ -1,5 +1,5 @@
-// foreach_add (y += alpha x), foreach_mul (y *= scalar), foreach_norm (the 2-norm of each tensor):
-// many tensors, few launches.
+// foreach_add (y += alpha x), foreach_add_scalar (y += scalar), foreach_mul (y *= scalar),
+// foreach_norm (the 2-norm of each tensor): many tensors, few launches.
 //
 // Layout: primitives/multi_tensor.cuh, blocks of 128 threads; add and mul take chunks of 1024
 // elements. The norm sums squares per chunk of 8192 elements, a block for each, whose threads load
@@ -38,6 +38,19 @@ struct AddUpdate {
   __device__ __forceinline__ void operator()(C (&v)[kRoles][N]) const {
 #pragma unroll
     for (int i = 0; i < N; i++) v[0][i] += alpha * v[1][i];
+  }
+};
+
+template <class C>
+struct AddScalarUpdate {
+  using Value = C;
+  static constexpr int kRoles = 1;
+  static constexpr uint32_t kReads = 1, kWrites = 1;
+  C scalar;
+  template <int N>
+  __device__ __forceinline__ void operator()(C (&v)[kRoles][N]) const {
+#pragma unroll
+    for (int i = 0; i < N; i++) v[0][i] += scalar;
   }
 };
 
@@ -144,6 +157,14 @@ Status foreach_add(const KernelCall& call) {
   return for_each_group<AddUpdate>(call, static_cast<int32_t>(p.count), 0b11, [&](auto tag) {
     using C = tag_t<decltype(tag)>;
     return AddUpdate<C>{static_cast<C>(p.alpha)};
+  });
+}
+
+Status foreach_add_scalar(const KernelCall& call) {
+  const auto& p = call.params_as<ForeachAddScalarParams>();
+  return for_each_group<AddScalarUpdate>(call, static_cast<int32_t>(p.count), 1, [&](auto tag) {
+    using C = tag_t<decltype(tag)>;
+    return AddScalarUpdate<C>{static_cast<C>(p.scalar)};
   });
 }
 

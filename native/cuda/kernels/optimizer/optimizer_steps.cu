@@ -1,5 +1,7 @@
 // sgd_step, adam_step: the parameter updates of PyTorch's single-tensor optimizers, over many
-// tensors in few launches (primitives/multi_tensor.cuh).
+// tensors in few launches (primitives/multi_tensor.cuh). sgd_step_capturable and
+// adam_step_capturable read the learning rate and the count of steps from device memory: a block
+// computes in float64 what follows from them for each tensor, and the update reads that.
 //
 // Gradient g (-g to maximize), decay d, step size a. SGD, with momentum u and dampening t:
 //   h = g + d p, b = u b + (1 - t) h (first step: b = h), p = p - a b; Nesterov p - a (h + u b);
@@ -104,51 +106,185 @@ struct AdamUpdate {
   static __device__ __forceinline__ double root(double x) { return ::sqrt(x); }
 };
 
+// What an update takes from the learning rate and the count of steps of its tensor.
+struct StepNumbers {
+  double negative_step_size;  // -lr, for Adam divided by bias_correction1
+  double correction2_root;
+  double decay_factor;  // 1 - lr * weight_decay
+  bool first_step;
+};
+
+template <class C>
+struct CapturableSgdUpdate : SgdUpdate<C> {
+  const StepNumbers* numbers;
+  __device__ __forceinline__ SgdUpdate<C> of_group(int32_t index) const {
+    SgdUpdate<C> own = *this;
+    own.negative_lr = static_cast<C>(numbers[index].negative_step_size);
+    own.first_step = numbers[index].first_step;
+    return own;
+  }
+};
+
+template <class C>
+struct CapturableAdamUpdate : AdamUpdate<C> {
+  const StepNumbers* numbers;
+  __device__ __forceinline__ AdamUpdate<C> of_group(int32_t index) const {
+    AdamUpdate<C> own = *this;
+    own.decay_factor = static_cast<C>(numbers[index].decay_factor);
+    own.correction2_root = static_cast<C>(numbers[index].correction2_root);
+    own.negative_step_size = static_cast<C>(numbers[index].negative_step_size);
+    return own;
+  }
+};
+
+// The steps of at most kMaxTensors tensors; null: the tensor has none.
+struct StepTable {
+  const void* steps[kMaxTensors];
+  DType dtypes[kMaxTensors];
+  int32_t count = 0;
+  const void* lr = nullptr;  // null: `rate` is the learning rate
+  DType lr_dtype = DType::Float32;
+  double rate = 0, weight_decay = 0;
+  bool is_adam = false;
+  double beta1 = 0, beta2 = 0;
+};
+
+__global__ void __launch_bounds__(kMaxTensors)
+    step_numbers(const __grid_constant__ StepTable table, StepNumbers* numbers) {
+  pdl_begin();
+  const int32_t i = static_cast<int32_t>(threadIdx.x);
+  if (i >= table.count) return;
+  const double lr = table.lr ? load_any<double>(table.lr, 0, table.lr_dtype) : table.rate;
+  const void* at = table.steps[i];
+  const double step = at ? load_any<double>(at, 0, table.dtypes[i]) : 0;
+  StepNumbers own;
+  own.negative_step_size = table.is_adam ? -lr / (1 - ::pow(table.beta1, step)) : -lr;
+  own.correction2_root = table.is_adam ? ::sqrt(1 - ::pow(table.beta2, step)) : 1;
+  own.decay_factor = 1 - lr * table.weight_decay;
+  own.first_step = step == 1;
+  numbers[i] = own;
+}
+
+// Computes the numbers of all tensors, whose steps begin at input `from`; null if memory is
+// exhausted.
+const StepNumbers* numbers_of(const KernelCall& call, int32_t from, int32_t count,
+                              StepTable& table) {
+  auto* const numbers = static_cast<StepNumbers*>(
+      stream_of(call).workspace(static_cast<int64_t>(sizeof(StepNumbers)) * (count + 1), call));
+  if (!numbers) return nullptr;
+  if (!call.input(0).is_immediate) {
+    table.lr = call.input(0).data;
+    table.lr_dtype = call.input(0).dtype;
+  }
+  for (int32_t begin = 0; begin < count; begin += kMaxTensors) {
+    table.count = count - begin < kMaxTensors ? count - begin : kMaxTensors;
+    for (int32_t i = 0; i < table.count; i++) {
+      const TensorView& step = call.input(from + begin + i);
+      table.steps[i] = step.is_immediate ? nullptr : step.data;
+      table.dtypes[i] = step.dtype;
+    }
+    launch_pdl(step_numbers, {blocks_of(1), kMaxTensors}, stream_of(call), table, numbers + begin);
+  }
+  return numbers;
+}
+
+// Sets what a step has from its parameters alone; P is a struct of parameters.
+template <class C, class P>
+void set_sgd(SgdUpdate<C>& u, const P& p) {
+  u.momentum = static_cast<C>(p.momentum);
+  u.gradient_share = static_cast<C>(1 - p.dampening);
+  u.weight_decay = static_cast<C>(p.weight_decay);
+  u.maximize = p.maximize != 0;
+  u.decays = p.weight_decay != 0;
+  u.has_momentum = p.momentum != 0;
+  u.nesterov = p.nesterov != 0;
+}
+
+template <class C, class P>
+void set_adam(AdamUpdate<C>& u, const P& p) {
+  u.grad_scale = static_cast<C>(p.grad_scale);
+  u.weight_decay = static_cast<C>(p.weight_decay);
+  u.one_minus_beta1 = static_cast<C>(1 - p.beta1);
+  u.beta2 = static_cast<C>(p.beta2);
+  u.one_minus_beta2 = static_cast<C>(1 - p.beta2);
+  u.eps = static_cast<C>(p.eps);
+  u.maximize = p.maximize != 0;
+  u.scales = p.grad_scale != 1;
+  u.decays = p.weight_decay != 0;
+  u.decoupled = p.decoupled != 0;
+  u.amsgrad = p.amsgrad != 0;
+}
+
+constexpr uint32_t roles_of_sgd(double momentum) { return momentum != 0 ? 0b111 : 0b011; }
+constexpr uint32_t roles_of_adam(double amsgrad) { return amsgrad != 0 ? 0b11111 : 0b01111; }
+
 }  // namespace
 
 Status sgd_step(const KernelCall& call) {
   const auto& p = call.params_as<SgdStepParams>();
-  const bool has_momentum = p.momentum != 0;
-  return for_each_group<SgdUpdate>(call, static_cast<int32_t>(p.count),
-                                   has_momentum ? 0b111 : 0b011, [&](auto tag) {
+  return for_each_group<SgdUpdate>(call, static_cast<int32_t>(p.count), roles_of_sgd(p.momentum),
+                                   [&](auto tag) {
                                      using C = tag_t<decltype(tag)>;
                                      SgdUpdate<C> u;
+                                     set_sgd(u, p);
                                      u.negative_lr = static_cast<C>(-p.lr);
-                                     u.momentum = static_cast<C>(p.momentum);
-                                     u.gradient_share = static_cast<C>(1 - p.dampening);
-                                     u.weight_decay = static_cast<C>(p.weight_decay);
-                                     u.maximize = p.maximize != 0;
-                                     u.decays = p.weight_decay != 0;
-                                     u.has_momentum = has_momentum;
                                      u.first_step = p.first_step != 0;
-                                     u.nesterov = p.nesterov != 0;
                                      return u;
                                    });
 }
 
 Status adam_step(const KernelCall& call) {
   const auto& p = call.params_as<AdamStepParams>();
-  const bool amsgrad = p.amsgrad != 0;
   return for_each_group<AdamUpdate>(
-      call, static_cast<int32_t>(p.count), amsgrad ? 0b11111 : 0b01111, [&](auto tag) {
+      call, static_cast<int32_t>(p.count), roles_of_adam(p.amsgrad), [&](auto tag) {
         using C = tag_t<decltype(tag)>;
         AdamUpdate<C> u;
-        u.grad_scale = static_cast<C>(p.grad_scale);
+        set_adam(u, p);
         u.decay_factor = static_cast<C>(1 - p.lr * p.weight_decay);
-        u.weight_decay = static_cast<C>(p.weight_decay);
-        u.one_minus_beta1 = static_cast<C>(1 - p.beta1);
-        u.beta2 = static_cast<C>(p.beta2);
-        u.one_minus_beta2 = static_cast<C>(1 - p.beta2);
         u.correction2_root = static_cast<C>(::sqrt(p.bias_correction2));
-        u.eps = static_cast<C>(p.eps);
         u.negative_step_size = static_cast<C>(-p.lr / p.bias_correction1);
-        u.maximize = p.maximize != 0;
-        u.scales = p.grad_scale != 1;
-        u.decays = p.weight_decay != 0;
-        u.decoupled = p.decoupled != 0;
-        u.amsgrad = amsgrad;
         return u;
       });
+}
+
+Status sgd_step_capturable(const KernelCall& call) {
+  const auto& p = call.params_as<SgdStepCapturableParams>();
+  const auto count = static_cast<int32_t>(p.count);
+  StepTable table;
+  table.rate = p.lr;
+  const StepNumbers* const numbers = numbers_of(call, 1 + 3 * count, count, table);
+  if (!numbers) return Status{Code::OutOfMemory};
+  return for_each_group<CapturableSgdUpdate>(
+      call, count, roles_of_sgd(p.momentum),
+      [&](auto tag) {
+        CapturableSgdUpdate<tag_t<decltype(tag)>> u;
+        set_sgd(u, p);
+        u.numbers = numbers;
+        return u;
+      },
+      1);
+}
+
+Status adam_step_capturable(const KernelCall& call) {
+  const auto& p = call.params_as<AdamStepCapturableParams>();
+  const auto count = static_cast<int32_t>(p.count);
+  StepTable table;
+  table.rate = p.lr;
+  table.weight_decay = p.weight_decay;
+  table.is_adam = true;
+  table.beta1 = p.beta1;
+  table.beta2 = p.beta2;
+  const StepNumbers* const numbers = numbers_of(call, 1 + 5 * count, count, table);
+  if (!numbers) return Status{Code::OutOfMemory};
+  return for_each_group<CapturableAdamUpdate>(
+      call, count, roles_of_adam(p.amsgrad),
+      [&](auto tag) {
+        CapturableAdamUpdate<tag_t<decltype(tag)>> u;
+        set_adam(u, p);
+        u.numbers = numbers;
+        return u;
+      },
+      1);
 }
 
 }  // namespace shardwise::cuda
