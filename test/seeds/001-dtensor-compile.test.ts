@@ -12,12 +12,14 @@ import {
 import { compile, manualSeed, nn, ones, rand, randn, type Tensor } from '../../lib/index.js';
 import { CompileCounterWithBackend } from '../../lib/testing/index.js';
 import { valuesOf } from '../distributed/support/on-ranks.js';
-import { assertAsEager, BACKENDS, FULL, factsOf, onMesh } from './compiled.js';
+import { assertAsEager, BACKENDS, FULL, factsOf, leavesNoMemory, onMesh } from './compiled.js';
 
 for (const backend of BACKENDS) {
   const counted = () => CompileCounterWithBackend(backend);
 
   describe(`a compiled function on distributed tensors, backend ${backend}`, () => {
+    leavesNoMemory();
+
     it('seed 001.1: takes a placement, with one frame of no op for each', () => {
       const counter = counted();
       const fn = (x: Placement): number => {

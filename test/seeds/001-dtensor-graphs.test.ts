@@ -54,12 +54,15 @@ import {
   BACKENDS,
   FULL,
   factsOf,
+  leavesNoMemory,
   onMesh,
   opsOf,
   recordingBackend,
 } from './compiled.js';
 
 describe('a compiled function on distributed tensors', () => {
+  leavesNoMemory();
+
   it('seed 001.4: is a graph of two local ops and no collective', async () => {
     await onMesh(2, async (mesh) => {
       const { backend, forward } = recordingBackend();
@@ -69,29 +72,40 @@ describe('a compiled function on distributed tensors', () => {
     });
   });
 
-  it('seed 001.6: breaks around a constructor, and captures the module behind it', async () => {
-    await onRanks(2, async () => {
-      const mesh = initDeviceMesh('cpu', [1, 2]);
-      const placements = [Replicate(), Shard(0)];
-      const like = DTensor.fromLocal(randn([64, 32]), mesh, placements) as DTensor;
-      const spec = like._spec as DTensorSpec;
-      assert.deepEqual(spec.shape, [128, 32]);
-      let printed = 0;
-      const behind = new nn.ReLU();
-      const fn = (x: Tensor): Tensor => {
-        printed++;
-        graphBreak();
-        return behind(new DTensor(x, spec, { requiresGrad: x.requiresGrad }));
-      };
-      const counter = CompileCounter();
-      const compiled = compile(fn, { backend: counter });
-      const x = randn([64, 32], { requiresGrad: true });
-      await assertAsEager(fn, compiled, async (run) => factsOf([run(x)]));
-      // Once in each call of four, and once when the capture was tried.
-      assert.equal(printed, 5);
-      assert.equal(counter.frameCount, 1);
+  for (const backend of BACKENDS)
+    it(`seed 001.6: breaks around a constructor, and captures the module behind it, backend ${backend}`, async () => {
+      await onRanks(2, async () => {
+        const mesh = initDeviceMesh('cpu', [1, 2]);
+        const placements = [Replicate(), Shard(0)];
+        const like = DTensor.fromLocal(randn([64, 32]), mesh, placements) as DTensor;
+        const spec = like._spec as DTensorSpec;
+        assert.deepEqual(spec.shape, [128, 32]);
+        let printed = 0;
+        const behind = new nn.GELU();
+        const fn = (x: Tensor): Tensor => {
+          printed++;
+          graphBreak();
+          return behind(new DTensor(x, spec, { requiresGrad: x.requiresGrad }));
+        };
+        const counter = CompileCounterWithBackend(backend);
+        const compiled = compile(fn, { backend: counter });
+        const x = randn([64, 32], { requiresGrad: true });
+        const printedBy: number[] = [];
+        await assertAsEager(fn, compiled, async (run) => {
+          const before = printed;
+          const out = run(x);
+          printedBy.push(printed - before);
+          assert.ok(out instanceof DTensor);
+          return factsOf([out]);
+        });
+        // The second time when the capture was tried.
+        assert.deepEqual(printedBy, [1, 2, 1, 1]);
+        assert.deepEqual(
+          counter.graphs.map((graph) => opsOf({ graph })),
+          [['gelu']],
+        );
+      });
     });
-  });
 
   it('seed 001.7: calls a function that is excluded, once in each call', async () => {
     await onMesh(2, async (mesh) => {
@@ -103,14 +117,19 @@ describe('a compiled function on distributed tensors', () => {
         },
         { recursive: false },
       );
-      const compiled = compile(wrap, { backend: 'eager' });
-      const x = rand([32], { requiresGrad: true });
-      for (let call = 1; call <= 2; call++) {
-        const out = compiled(x);
-        assert.deepEqual(await valuesOf(out), await valuesOf(x));
-        assert.equal(out.requiresGrad, true);
-        assert.equal(calls, call);
-      }
+      const counter = CompileCounter();
+      const compiled = compile(wrap, { backend: counter });
+      await assertAsEager(wrap, compiled, async (run) => {
+        manualSeed(7);
+        const x = rand([32], { requiresGrad: true });
+        const before = calls;
+        const out = run(x);
+        assert.equal(calls, before + 1);
+        assert.ok(out instanceof DTensor && out.requiresGrad);
+        out.mul(3).sum().backward();
+        return factsOf([out, x.grad]);
+      });
+      assert.equal(counter.frameCount, 0);
     });
   });
 
@@ -123,28 +142,34 @@ describe('a compiled function on distributed tensors', () => {
     });
   });
 
-  it('seed 001.10: has a fake with the shape and strides of an uneven shard', async () => {
-    await initProcessGroup('fake', { store: new FakeStore(), rank: 3, worldSize: 2 });
-    try {
-      const mesh = new DeviceMesh('cpu', [1, 3]);
-      const local = randn([10, 257, 160], { requiresGrad: true });
-      const partial = DTensor.fromLocal(local, mesh, [Partial()], {
-        shape: [10, 257, 160],
-        stride: [41120, 160, 1],
-      });
-      const real = partial.redistribute(mesh, [Shard(1)]) as DTensor;
-      const fake = new FakeTensorMode().fromTensor(real) as DTensor;
-      assert.deepEqual(real.shape, [10, 257, 160]);
-      assert.deepEqual(real.stride(), [41120, 160, 1]);
-      assert.deepEqual(real._localTensor.shape, [10, 128, 160]);
-      for (const each of [(t: DTensor) => t, (t: DTensor) => t._localTensor]) {
-        assert.deepEqual(each(fake).shape, each(real).shape);
-        assert.deepEqual(each(fake).stride(), each(real).stride());
+  for (const worldSize of [2, 4])
+    it(`seed 001.10: has a fake with the shape and strides of an uneven shard, rank 3 of ${worldSize}`, async () => {
+      await initProcessGroup('fake', { store: new FakeStore(), rank: 3, worldSize });
+      try {
+        const mesh = new DeviceMesh('cpu', [1, 3]);
+        assert.equal(mesh.getLocalRank(), 1);
+        const local = randn([10, 257, 160], { requiresGrad: true });
+        const partial = DTensor.fromLocal(local, mesh, [Partial()], {
+          shape: [10, 257, 160],
+          stride: [41120, 160, 1],
+        });
+        const real = partial.redistribute(mesh, [Shard(1)]) as DTensor;
+        const mode = new FakeTensorMode();
+        const fakePartial = mode.fromTensor(partial) as DTensor;
+        const redistributed = mode.run(() => fakePartial.redistribute(mesh, [Shard(1)]));
+        const compiled = compile((t: DTensor) => t.redistribute(mesh, [Shard(1)]), FULL)(partial);
+        assert.deepEqual(real.shape, [10, 257, 160]);
+        assert.deepEqual(real.stride(), [41120, 160, 1]);
+        assert.deepEqual(real._localTensor.shape, [10, 128, 160]);
+        for (const like of [mode.fromTensor(real), redistributed, compiled] as DTensor[])
+          for (const each of [(t: DTensor) => t, (t: DTensor) => t._localTensor]) {
+            assert.deepEqual(each(like).shape, each(real).shape);
+            assert.deepEqual(each(like).stride(), each(real).stride());
+          }
+      } finally {
+        await destroyProcessGroup();
       }
-    } finally {
-      await destroyProcessGroup();
-    }
-  });
+    });
 
   it('seed 001.11: gives backward a contiguous gradient', async () => {
     await onMesh(2, async (mesh) => {
@@ -165,6 +190,8 @@ describe('a compiled function on distributed tensors', () => {
 });
 
 describe('a compiled function of a value that is still on its way', () => {
+  leavesNoMemory();
+
   it('seed 001.17: waits for it first, and saves what it waited for', async () => {
     await onMesh(2, async (mesh) => {
       const { backend, forward, backward } = recordingBackend();
@@ -304,6 +331,8 @@ async function compareRedistributed(): Promise<void> {
 const PROCESSES = { mode: 'process', timeoutMs: 120_000 } as const;
 
 describe('a parallel model in one frame', () => {
+  leavesNoMemory();
+
   for (const backend of BACKENDS)
     for (const number of Object.keys(plans))
       it(

@@ -12,7 +12,7 @@ import {
 } from '../../lib/index.js';
 import { CompileCounterWithBackend } from '../../lib/testing/index.js';
 import { resizesAndFills, resizesToNothing } from './004-storages.js';
-import { assertFreesAll, BACKENDS, FULL } from './compiled.js';
+import { BACKENDS, FULL, leavesNoMemory } from './compiled.js';
 
 /** Compares values, gradients and kinds of tensors. */
 function assertSame(results: readonly Tensor[], expected: readonly Tensor[]): void {
@@ -30,11 +30,13 @@ function assertSame(results: readonly Tensor[], expected: readonly Tensor[]): vo
 
 for (const backend of BACKENDS)
   describe(`distributed patterns, backend ${backend}`, () => {
+    leavesNoMemory();
+
     it('seed 004.2: a storage is resized to nothing after its last use', () =>
-      assertFreesAll(() => resizesToNothing(backend, 'cpu')));
+      resizesToNothing(backend, 'cpu'));
 
     it('seed 004.4: a storage of nothing is resized to the size of another, and filled', () =>
-      assertFreesAll(() => resizesAndFills(backend, 'cpu')));
+      resizesAndFills(backend, 'cpu'));
 
     it('seed 004.6: a version that is read is given back, in one frame for all versions', () => {
       const counter = CompileCounterWithBackend(backend);
@@ -128,6 +130,8 @@ for (const backend of BACKENDS)
   });
 
 describe('distributed patterns', () => {
+  leavesNoMemory();
+
   it('seed 004.8: the version stays as it was when the function throws', () => {
     const fn = compile(
       (w: Tensor, x: Tensor) =>
