@@ -12,7 +12,7 @@ import { runUncompiled, withoutFrames } from './capture/boundaries.js';
 import { type AnyFunction, type Capture, capture, isCompiling } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { prepare } from './capture/prepare.js';
-import { cancelled } from './capture/refusals.js';
+import { cancelled, suspendedError, suspends } from './capture/refusals.js';
 import { whileCompiling } from './compiling.js';
 import { config } from './config.js';
 import {
@@ -107,6 +107,11 @@ export function withoutCompiled<T>(fn: () => T): T {
   } finally {
     disabled--;
   }
+}
+
+/** Passes each capture from now on to `observe`. */
+export function observeCaptures(observe: (record: CaptureRecord) => void): void {
+  observers.add(observe);
 }
 
 /** Runs `fn`, and passes each capture in it to `observe`. */
@@ -311,6 +316,7 @@ class Captures {
   private capture(args: readonly unknown[], collector: GuardCollector): Capture | CompileError {
     const { fullgraph, signal } = this.settings;
     try {
+      if (suspends(this.fn)) throw suspendedError(nameOf(this.fn));
       return capture(this.fn, args, collector, signal);
     } catch (error) {
       collector.restore();
@@ -357,7 +363,7 @@ function frameOf(module: object, call: ModuleCall, settings: CompileSettings): A
   if (frame === undefined) {
     const itself = (...args: readonly unknown[]): unknown => call(module, args);
     Object.defineProperty(itself, 'name', { value: module.constructor.name });
-    frame = compiledFunction(itself, settings);
+    frame = suspends(module) ? itself : compiledFunction(itself, settings);
     ofSettings.set(module, frame);
   }
   return frame;

@@ -21,10 +21,12 @@ export { isCompiling, reset };
  * Ends the graph here: a compiled function that calls this runs uncompiled, and the modules that it
  * calls are compiled by themselves. Does nothing outside of a capture.
  *
+ * @param reason - what `compiler.explain` and the error say, as `a counter was read`
  * @throws CompileError inside a capture; `compile` catches it unless `fullgraph` is true
+ * @see PyTorch `torch._dynamo.graph_break`
  */
-export function graphBreak(): void {
-  refuse('graphBreak() was called');
+export function graphBreak(reason = 'graphBreak() was called'): void {
+  refuse(reason);
 }
 
 /** Options of {@link disable}. */

@@ -6,6 +6,7 @@ import { layers } from '../core/hooks.js';
 import type { Trait } from '../core/op.js';
 import { checkSynchronous } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
+import { reportUse } from '../core/unrepeatable.js';
 import { fakeLike, fakeTensor, runFake } from '../eager/fake-backend.js';
 import { FakeMemory } from './fake-memory.js';
 
@@ -66,6 +67,7 @@ export class FakeTensorMode {
 
   /** Runs a synchronous function under the mode. @throws ArgumentError if it returns a promise */
   run<T>(fn: () => T): T {
+    reportUse('FakeTensorMode.run');
     const before = swapBackend({
       ...layers.backend,
       run: this.runCounted,

@@ -104,6 +104,11 @@ export class Storage {
     return this;
   }
 
+  /** Makes errors add what they add about another storage, for which this one stands. @internal */
+  explainAs({ explanation }: Storage): void {
+    this.explanation = explanation;
+  }
+
   /** What errors add about a tensor at an offset; null for nothing. @internal */
   explained(offset: number): string | null {
     const { explanation } = this;

@@ -1,7 +1,12 @@
-/** Methods that change or read state in JavaScript, which a graph would keep as it was at its capture. */
+/** Calls that change or read state outside of tensors, which a graph would keep as it was at its capture. */
 import { layers } from './hooks.js';
 
 /** Ends a capture in progress: `Adam.loadStateDict() was called`. @internal */
 export function reportCall(owner: object, method: string): void {
   layers.backend.capture?.unsupported(`${method}() of ${owner.constructor.name} was called`);
+}
+
+/** Ends a capture in progress before `call` does anything: `launch() was called`. @internal */
+export function reportUse(call: string): void {
+  layers.backend.capture?.unsupported(`${call}() was called`);
 }

@@ -12,6 +12,7 @@ import { checkFlag, checkFunction, optionsOf, shown, unexpected } from '../core/
 import { scope } from '../core/scope.js';
 import { checkSizes, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { reportUse } from '../core/unrepeatable.js';
 import { flatten, inputsOf, restore, type Template, valuesOf } from './arguments.js';
 
 /** The result of an op. */
@@ -115,6 +116,7 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(
   if (!Array.isArray(mutatesArgs))
     throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
   checkFunction('customOp', 'fn', fn);
+  reportUse('customOp');
   if (opByName(name) !== undefined)
     throw new ArgumentError(`customOp: an op named "${name}" is already defined`, { name });
   const bad = mutatesArgs.find((i) => !Number.isInteger(i) || i < 0);

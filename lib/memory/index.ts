@@ -2,6 +2,7 @@
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { DeviceError, type MemoryHolder } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
+import { reportUse } from '../core/unrepeatable.js';
 import { recording, setRecording } from '../eager/allocation-history.js';
 import { collectGarbage } from '../eager/gc-policy.js';
 import { groupHolders, type LiveStorage, liveStorages } from '../eager/memory-report.js';
@@ -16,6 +17,7 @@ export type { LiveStorage } from '../eager/memory-report.js';
 /** @throws DeviceError for `meta`, which has no memory */
 function withMemory(op: string, which: DeviceName | Device): Device {
   const found = deviceOf(which);
+  reportUse(op);
   if (found.type !== 'meta') return found;
   throw new DeviceError(`${op}: expected a device with memory, got meta, which has none`, {
     op,
@@ -46,6 +48,7 @@ export function emptyCache(which: DeviceName | Device = 'cpu'): void {
  * the system.
  */
 export function collect(): void {
+  reportUse('memory.collect');
   writer.words.dropToken();
   collectGarbage();
   writer.addon.trimHeap();
@@ -79,6 +82,7 @@ export interface MemorySnapshot {
  * @see PyTorch `torch.cuda.memory._snapshot`
  */
 export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
+  reportUse('memory.snapshot');
   const found = deviceOf(which);
   streamOf(found); // opens the device, or throws
   const segments = nativeCall(() => writer.addon.memorySnapshot(found.code), 'memory.snapshot');
@@ -103,5 +107,6 @@ export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
  */
 export function recordHistory(enabled = true): void {
   checkFlag('memory.recordHistory', 'enabled', enabled);
+  reportUse('memory.recordHistory');
   setRecording(enabled);
 }

@@ -125,6 +125,7 @@ export class Borrowed {
     made.handle = FAKE_HANDLE;
     made.refs = real.refs;
     made.freedBy = real.freedBy;
+    made.explainAs(real);
     if (real.handle === 0) made.handle = 0;
     this.storages.set(real, made);
     return made;

@@ -174,7 +174,10 @@ function finished(result: unknown, recorder: Recorder): Capture {
  * maps.
  */
 function checkResult(result: unknown, recorder: Recorder): void {
-  if (result instanceof Promise || Object.prototype.toString.call(result) === '[object Generator]')
+  const isPromise = result instanceof Promise;
+  // What goes on after the capture fails, since its tensors have no values.
+  if (isPromise) result.catch(() => {});
+  if (isPromise || Object.prototype.toString.call(result) === '[object Generator]')
     recorder.unsupported(
       'the function returned before its end, as asynchronous ones and generators do,',
     );

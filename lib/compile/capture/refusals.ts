@@ -10,6 +10,29 @@ export function cancelled({ reason }: AbortSignal): CompileError {
   );
 }
 
+/**
+ * Whether the function suspends: a capture would end at its first `await`, and the rest of it would
+ * run later, on tensors without values.
+ */
+export function suspends(fn: unknown): boolean {
+  const { forward = fn } = fn as { forward?: unknown };
+  return typeof forward === 'function' && suspending.has(Object.getPrototypeOf(forward));
+}
+
+const suspending = new Set<unknown>(
+  [async () => {}, function* () {}, async function* () {}].map(Object.getPrototypeOf),
+);
+
+/** The error of a function that suspends. */
+export function suspendedError(name: string): CompileError {
+  const what = `${name} is asynchronous or a generator`;
+  return new CompileError(
+    `compile: ${what}, so it returns before it has computed its result. Compile the functions and ` +
+      'modules that it calls, or leave out fullgraph to run it uncompiled.',
+    { what, at: '', path: '' },
+  );
+}
+
 /** The error of what a graph cannot repeat, at a call site and in a module. */
 export function refusal(what: string, at: string, path: string): CompileError {
   return new CompileError(

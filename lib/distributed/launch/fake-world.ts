@@ -2,6 +2,7 @@
 import { DistributedError } from '../../core/errors.js';
 import { checkNumber } from '../../core/options.js';
 import { currentRuntime, type RankRuntime } from '../../core/rank-runtime.js';
+import { reportUse } from '../../core/unrepeatable.js';
 import { fakeEngines } from '../engines/fake-engine.js';
 import { enterWorld } from '../process-group/new-group.js';
 import { findContext, type RankContext } from '../process-group/rank-context.js';
@@ -27,6 +28,7 @@ export function enterFakeWorld({
   store = null,
   runtime = currentRuntime(),
 }: FakeWorldOptions): RankContext {
+  reportUse('initProcessGroup');
   checkNumber('initProcessGroup', 'rank', rank, { from: 0, whole: true });
   checkNumber('initProcessGroup', 'worldSize', worldSize, { from: 1, whole: true });
   const context = findContext();

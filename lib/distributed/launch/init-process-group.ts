@@ -3,6 +3,7 @@ import { deviceByCode } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
 import { kindOf } from '../../core/options.js';
 import { currentRuntime, processRuntime } from '../../core/rank-runtime.js';
+import { reportUse } from '../../core/unrepeatable.js';
 import { writer } from '../../eager/submit.js';
 import { ownGpu } from '../engines/cuda-engine.js';
 import {
@@ -50,10 +51,15 @@ export function initProcessGroup(backend?: string, options?: InitOptions): Promi
  * each device. @throws as above
  */
 export function initProcessGroup(options: InitOptions): Promise<void>;
-export async function initProcessGroup(
+export function initProcessGroup(
   first?: string | InitOptions,
   second?: InitOptions,
 ): Promise<void> {
+  reportUse(OP);
+  return start(first, second);
+}
+
+async function start(first?: string | InitOptions, second?: InitOptions): Promise<void> {
   const [backend, options = {}] =
     isOptions(first) && second === undefined
       ? [undefined, first]

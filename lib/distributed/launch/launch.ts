@@ -14,6 +14,7 @@ import {
   unexpected,
   withDefaults,
 } from '../../core/options.js';
+import { reportUse } from '../../core/unrepeatable.js';
 import { namedDevices, parseBackend } from '../engines/select.js';
 import type { RankFault } from '../local-ranks/fault-injection.js';
 import { type LocalOptions, type RankFunction, runLocalRanks } from '../local-ranks/run.js';
@@ -99,10 +100,19 @@ export function launch(
   file: string | URL,
   options?: LaunchOptions,
 ): Promise<void>;
-export async function launch<T>(
+export function launch<T>(
   worldSize: number,
   fnOrFile: RankFunction<T> | string | URL,
   options: LaunchOptions = {},
+): Promise<T[] | void> {
+  reportUse(OP);
+  return start(worldSize, fnOrFile, options);
+}
+
+async function start<T>(
+  worldSize: number,
+  fnOrFile: RankFunction<T> | string | URL,
+  options: LaunchOptions,
 ): Promise<T[] | void> {
   const settings = readOptions(worldSize, fnOrFile, options);
   if (findContext() !== null)

@@ -8,6 +8,7 @@ import { DistributedError } from '../../core/errors.js';
 import { checkFunction, checkNumber, checkTimeout, optionsOf } from '../../core/options.js';
 import { currentGenerator, Generator, seedByChance } from '../../core/random.js';
 import { RankRuntime } from '../../core/rank-runtime.js';
+import { reportUse } from '../../core/unrepeatable.js';
 import { writer } from '../../eager/submit.js';
 import type { NativeReason } from '../../native/failure.js';
 import { ownGpu, withDevices } from '../engines/cuda-engine.js';
@@ -171,6 +172,7 @@ export async function runLocalRanks<T>(
   fn: RankFunction<T>,
   options: LocalOptions,
 ): Promise<T[]> {
+  reportUse(OP);
   checkLocal(worldSize, fn, options);
   const world = newWorld(worldSize, options);
   if (options.hostBackend === 'gloo' && worldSize > 1)

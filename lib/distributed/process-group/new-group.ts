@@ -5,6 +5,7 @@ import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, optionsOf, shown, unexpected } from '../../core/options.js';
 import { generatorOf } from '../../core/random.js';
 import type { RankRuntime, RankWorld } from '../../core/rank-runtime.js';
+import { reportUse } from '../../core/unrepeatable.js';
 import { writer } from '../../eager/submit.js';
 import { type BackendText, type EngineFactory, WORLD } from '../engines/engine.js';
 import { backendText } from '../engines/select.js';
@@ -105,6 +106,7 @@ function worldOf(context: RankContext): RankWorld {
  * @see PyTorch `torch.distributed.destroy_process_group`
  */
 export function destroyProcessGroup(group?: ProcessGroup): void {
+  reportUse('destroyProcessGroup');
   const context = findContext();
   if (context === null) return;
   if (group !== undefined && group !== context.world) {

@@ -8,7 +8,14 @@ import {
 } from '../../core/options.js';
 import { type ProcessGroup, worldGroup } from '../../distributed/index.js';
 import { DTensor } from '../../dtensor/index.js';
-import { ArgumentError, isGradEnabled, nn, ShardingError, type Tensor } from '../../index.js';
+import {
+  ArgumentError,
+  graphBreak,
+  isGradEnabled,
+  nn,
+  ShardingError,
+  type Tensor,
+} from '../../index.js';
 import { checkNesting, markAs } from '../common/nesting.js';
 import type { ReducedParameter } from './buckets.js';
 import type { CommHook } from './comm-hooks.js';
@@ -125,6 +132,7 @@ export class DistributedDataParallel<
   }
 
   forward(...args: Args): Result {
+    graphBreak(`${OP} was called`); // it keeps what it does between passes in objects
     const syncs = this.syncsGradients && isGradEnabled();
     if (isGradEnabled()) this.reducer.fitBuckets();
     if (syncs) {

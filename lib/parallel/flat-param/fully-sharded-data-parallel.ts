@@ -5,6 +5,7 @@ import { checkFlag, checkFunction, checkLimit, optionsOf, unexpected } from '../
 import {
   ArgumentError,
   float32,
+  graphBreak,
   nn,
   promoteTypes,
   ShardingError,
@@ -95,6 +96,7 @@ export class FullyShardedDataParallel<
 
   /** Before the first forward, and before each of the root: takes over what was changed. */
   private prepare(): undefined {
+    graphBreak(`${OP} was called`);
     this.unit.endUnfinished();
     if (this.unit.isSummoned)
       throw new ShardingError(

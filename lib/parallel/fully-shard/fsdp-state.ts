@@ -2,7 +2,7 @@
  * The hooks that make a module gather its parameters before forward and backward, and what the
  * modules below one root share. The first module that runs is the root.
  */
-import { autograd, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
+import { autograd, graphBreak, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
 import { CommContext } from './comm-context.js';
 import type { FSDPParamGroup } from './param-group.js';
 import type { MixedPrecisionPolicy } from './policies.js';
@@ -108,6 +108,7 @@ export class FSDPState {
   }
 
   private preForward(args: readonly unknown[]): readonly unknown[] {
+    this.breakGraph();
     // Backward runs the forward of an activation checkpoint again: the parameters are whole.
     if (this.trainingState === TrainingState.PRE_BACKWARD) {
       this.group.useWholeOfForward();
@@ -121,6 +122,11 @@ export class FSDPState {
     for (const state of this.forwardPrefetch) state.group.unshard();
     this.reshardAfter(given);
     return given;
+  }
+
+  /** Gathers change this object, which a graph would not repeat. */
+  private breakGraph(): void {
+    graphBreak(`a module that ${this.group.op} shards was called`);
   }
 
   private beginStep(root: Root): void {
@@ -155,6 +161,7 @@ export class FSDPState {
 
   /** `result` is undefined after an error. */
   private postForward(result: unknown): unknown {
+    this.breakGraph();
     if (this.trainingState === TrainingState.PRE_BACKWARD) {
       // A checkpoint in a checkpoint runs a part of the module again after this.
       if (this.group.trainingState !== TrainingState.PRE_BACKWARD) this.group.useSharded();

@@ -1,6 +1,7 @@
 /** Local ranks that tests reuse, because starting them takes longer than most tests. */
 import { setTimeout } from 'node:timers/promises';
 import { runLocalRanks } from '../../../lib/distributed/local-ranks/run.js';
+import { graphBreak } from '../../../lib/index.js';
 
 export type Job<T> = (rank: number, worldSize: number) => T | Promise<T>;
 
@@ -56,7 +57,12 @@ export class ReusedRanks {
   }
 
   /** What the ranks return. @throws what the first of them throws */
-  async run<T>(job: Job<T>): Promise<T[]> {
+  run<T>(job: Job<T>): Promise<T[]> {
+    graphBreak('work was given to ranks');
+    return this.start(job);
+  }
+
+  private async start<T>(job: Job<T>): Promise<T[]> {
     this.world ??= runLocalRanks(this.size, (rank, worldSize) => this.loop(rank, worldSize), {
       timeoutMs: this.timeoutMs,
     }).catch(() => {});
