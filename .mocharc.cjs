@@ -1,21 +1,27 @@
 // Suites that need a GPU are *.gpu.test.ts: SHARDWISE_TEST_GPU=auto (they skip themselves and are
-// counted), require, off.
-const { SHARDWISE_TEST_ALONE: alone, SHARDWISE_TEST_GPU: gpu } = process.env;
+// counted), require, off. SHARDWISE_TEST_BODIES=BACKEND compiles the body of every test.
+const {
+  SHARDWISE_TEST_ALONE: alone,
+  SHARDWISE_TEST_GPU: gpu,
+  SHARDWISE_TEST_BODIES: bodies,
+} = process.env;
 const named = process.argv.slice(2).some((argument) => argument.endsWith('.test.ts'));
 // Two files at a time, each worker with its own JavaScript thread. On GPUs one after the other:
 // they would share memory and time of a device.
 const together = !named && !alone && gpu !== 'require';
 // Those that build the addon take the longest, so they go first.
-const spec = alone
-  ? ['test/**/*.alone.test.ts']
-  : ['test/packaging/*.test.ts', 'test/*.test.ts', 'test/!(packaging)/**/*.test.ts'];
+const most = ['test/packaging/*.test.ts', 'test/*.test.ts', 'test/!(packaging)/**/*.test.ts'];
+const compiled = ['parallel', 'dtensor', 'autograd', 'nn', 'optim'].map(
+  (folder) => `test/${folder}/**/*.test.ts`,
+);
+const spec = alone ? ['test/**/*.alone.test.ts'] : bodies ? compiled : most;
 module.exports = {
   spec: named ? [] : spec,
   ignore: [
     ...(gpu === 'off' ? ['test/**/*.gpu.test.ts'] : []),
     ...(together ? ['test/**/*.alone.test.ts'] : []),
   ],
-  require: ['./test/hooks.ts'],
+  require: ['./test/hooks.ts', ...(bodies ? ['./test/compiled/bodies.ts'] : [])],
   timeout: 20000,
   forbidOnly: Boolean(process.env.CI),
   parallel: together,

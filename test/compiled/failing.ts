@@ -1,0 +1,92 @@
+/**
+ * Tests that fail if their bodies are compiled, each with the reason. They assert on what a graph
+ * does not repeat. `npm run test:compiled` fails if one of them passes.
+ */
+import type { BackendName } from '../../lib/compile/backends.js';
+
+export interface Failing {
+  /** Below test/. */
+  readonly file: string;
+  /** With the names of the suites. */
+  readonly title: string;
+  readonly reason: string;
+  readonly backends: readonly BackendName[];
+}
+
+const AOT: readonly BackendName[] = ['aot_eager', 'aot_eager_decomp_partition'];
+const ALL: readonly BackendName[] = ['eager', ...AOT];
+
+const listed = (
+  reason: string,
+  file: string,
+  title: string,
+  backends: readonly BackendName[] = ALL,
+): Failing => ({ file, title, reason, backends });
+
+/** Why: graphs repeat no JavaScript. */
+const COUNTS = 'it counts or keeps what JavaScript does that is part of a graph';
+/** Why: backward of a graph is one node. */
+const TOGETHER = 'the gradients of a graph come together';
+/** Why: graphs free memory at other times. */
+const MEMORY = 'it counts bytes, and a graph keeps others';
+/** Why: the modules of a graph do not run. */
+const NAMES = 'CommDebugMode names the modules and functions that run, and a graph runs none';
+
+export const failing: readonly Failing[] = [
+  listed(
+    COUNTS,
+    'autograd/engine.test.ts',
+    'a hook on a module runs once before and once after each backward, then with the gradients of its parameters',
+    AOT,
+  ),
+  listed(
+    COUNTS,
+    'parallel/activation-checkpoint/checkpoint-wrapper.test.ts',
+    'checkpointWrapper computes the gradients of the model, and runs each block once more',
+  ),
+  listed(
+    MEMORY,
+    'parallel/activation-checkpoint/checkpoint.test.ts',
+    'checkpoint lowers the memory of activations to that of arguments, as FakeTensorMode computes it',
+  ),
+  listed(
+    TOGETHER,
+    'parallel/data-parallel/buckets.test.ts',
+    'buckets follow the parameters in reverse, and from the second step on the order of gradients',
+  ),
+  listed(
+    TOGETHER,
+    'parallel/data-parallel/reduction.test.ts',
+    'the reduction of DistributedDataParallel starts the reduction of a bucket before later gradients have come, in the same order on all ranks',
+  ),
+  listed(
+    MEMORY,
+    'parallel/data-parallel/reduction.test.ts',
+    'the reduction of DistributedDataParallel copies each gradient once, into its bucket, and keeps no other memory for it',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/steps.test.ts',
+    'a step of a FullyShardedDataParallel uses its shard itself where nothing is divided, and notices that it was changed',
+  ),
+  listed(
+    MEMORY,
+    'parallel/simulated-training.test.ts',
+    'the memory of a FakeTensorMode counts parameters, buffers, gradients and saved tensors by role',
+  ),
+  listed(
+    NAMES,
+    'parallel/train-gpt.test.ts',
+    'training a GPT communicates two reductions for each block in forward and two in backward',
+  ),
+  listed(
+    NAMES,
+    'dtensor/debug/comm-debug-mode.test.ts',
+    'CommDebugMode names the function that the program called before the op inside it that communicates',
+  ),
+  listed(
+    NAMES,
+    'dtensor/debug/comm-debug-mode.test.ts',
+    'CommDebugMode records the module path in forward and in backward',
+  ),
+];
