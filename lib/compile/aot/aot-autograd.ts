@@ -2,6 +2,7 @@
  * `aotAutograd`: makes a backend of `compile` from compilers of lowered graphs. It traces forward
  * and backward together, partitions the joint graph, and gives each part to its compiler.
  */
+import { callSite } from '../../core/call-site.js';
 import { ArgumentError, CompileError, ShardwiseError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { opByName } from '../../core/op.js';
@@ -147,9 +148,12 @@ function compileTrace(
     backward.title = joint.graph.title.replace('the graph', 'the backward graph');
   }
   const locals = inputsOf(trace, primals);
+  const name = joint.graph.title.replace('the graph of ', '');
   const run = compiled('fwCompiler', fwCompiler, forward, locals);
   const fns = {
     trace,
+    name: name === '' ? 'a function' : name,
+    site: hasBackward ? callSite() : '',
     // A plan makes no tensors beside its results.
     forward: fwCompiler === runAsPlan ? run : inScope(run),
     backward:

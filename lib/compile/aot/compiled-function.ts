@@ -30,6 +30,9 @@ export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunVa
 /** What a compiled function runs. @internal */
 export interface LoweredFunctions {
   readonly trace: JointTrace;
+  /** The name of the function, and where it was called first, for errors. */
+  readonly name: string;
+  readonly site: string;
   readonly forward: LoweredFunction;
   /** Null if nothing has a gradient. */
   readonly backward: LoweredFunction | null;
@@ -185,12 +188,7 @@ class CompiledNode extends Node {
 
   apply(grads: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
-    if (isGradEnabled())
-      throw new AutogradError(
-        'backward: expected createGraph to be false, because a compiled function has no second ' +
-          "derivative. Use backend 'eager', or leave this function uncompiled.",
-        { op: this.name },
-      );
+    if (isGradEnabled()) throw noSecondDerivative(this.fns);
     const { trace, backward, backwardGraph } = this.fns;
     const saved = this.saved.map((value, i) =>
       value instanceof SavedTensor
@@ -218,6 +216,15 @@ class CompiledNode extends Node {
     for (const value of this.saved) if (value instanceof SavedTensor) value.release();
     this.saved = [];
   }
+}
+
+function noSecondDerivative({ name, site }: LoweredFunctions): AutogradError {
+  const called = site === '' ? '' : ` and first called at ${site}`;
+  return new AutogradError(
+    `backward: expected createGraph to be false, because ${name}, which is compiled${called}, has ` +
+      "no second derivative. Use backend 'eager', or leave the function uncompiled.",
+    { op: 'CompiledFunction', function: name, at: site },
+  );
 }
 
 /** The local tangent as the backward graph expects it. */

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import {
   AutogradError,
+  autograd,
   compile,
   inferenceMode,
   int64,
@@ -156,13 +157,28 @@ describe('aotAutograd', () => {
     );
   });
 
-  it('refuses a second derivative, with advice', () => {
-    const y = compile((x: Tensor) => x.sin(), { backend: 'aot_eager' })(leaf(3)).sum();
-    assert.throws(
-      () => y.backward({ createGraph: true }),
-      (error: Error) => error instanceof AutogradError && /backend 'eager'/.test(error.message),
-    );
-  });
+  for (const backend of ['aot_eager', 'aot_eager_decomp_partition'] as const)
+    it(`refuses a second derivative, with the function, its call and advice (${backend})`, () => {
+      const wave = (x: Tensor): Tensor => x.sin();
+      const x = leaf(3);
+      const compiled = compile(wave, { backend });
+      const refused = (run: () => unknown): void =>
+        assert.throws(run, (error: Error) => {
+          assert.ok(error instanceof AutogradError);
+          assert.match(
+            error.message,
+            /because wave, .* first called at \S*aot-autograd\.test\.ts:\d/,
+          );
+          assert.match(error.message, /backend 'eager'/);
+          return true;
+        });
+      for (let call = 0; call < 2; call++) {
+        const y = compiled(x).sum();
+        refused(() => autograd.grad(y, [x], { createGraph: true }));
+        refused(() => y.backward({ createGraph: true }));
+        y.backward();
+      }
+    });
 
   it('frees what it saved after backward, and says so at a second one', () => {
     const y = compile((x: Tensor) => x.exp(), { backend: 'aot_eager' })(leaf(3)).sum();
