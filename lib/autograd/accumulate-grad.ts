@@ -8,6 +8,7 @@ import { heldOf } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
 import { aliasOf, type Tensor } from '../core/tensor.js';
 import { copyInLayoutOf, hasLayoutOf } from './gradient-layout.js';
+import { runMade } from './made-hooks.js';
 import { ACCUMULATE_SEQUENCE, type Edge, type Gradients, Node, type NodeFacts } from './node.js';
 
 const NO_GRADIENTS: Gradients = [];
@@ -41,26 +42,22 @@ export class AccumulateGrad extends Node {
     const { postAccumulateHooks } = variable;
     if (postAccumulateHooks !== null)
       outsideScopes(() => {
-        for (const hook of postAccumulateHooks.values()) hook(variable);
+        for (const hook of postAccumulateHooks.values()) runMade(hook, variable);
       });
     return NO_GRADIENTS;
   }
 
   override facts(): NodeFacts | null {
-    const { variable, memory } = this;
-    if (memory !== null) return null;
-    const { postAccumulateHooks: hooks } = variable;
-    return {
-      facts: [variable.constructor, ...(hooks === null ? [] : hooks.values())],
-      saved: [],
-      draws: [],
-    };
+    return { facts: [this.variable.constructor], saved: [], draws: [] };
   }
 
   private firstGradient(grad: Tensor): Tensor {
     const { variable, memory, createGraph } = this;
-    if (memory !== null && !createGraph) return aliasOf(memory.copy_(grad));
     const { capture } = layers.backend;
+    if (memory !== null && !createGraph) {
+      const filled = memory.copy_(grad);
+      return capture === null ? aliasOf(filled) : filled.detach();
+    }
     if (capture?.takesOver(grad) === true && fits(grad, variable)) return withoutBase(grad);
     return createGraph || !isUnseen(grad, variable)
       ? copyInLayoutOf(variable, grad)

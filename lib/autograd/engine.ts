@@ -51,6 +51,8 @@ export function runBackward(
   // gradients have the dtypes that mixed precision chose in forward
   const autocast = setAutocast(false);
   const scope = options.createGraph ? null : openScope(true);
+  const { isBackward } = callContext;
+  callContext.isBackward = true;
   const run = new BackwardRun(options, scope);
   let captured: (Tensor | null)[] | undefined;
   try {
@@ -66,6 +68,7 @@ export function runBackward(
     run.leave();
     setGradEnabled(modeBefore);
     setAutocast(autocast);
+    callContext.isBackward = isBackward;
     if (scope !== null) {
       setScope(scope);
       closeScope(scope, null);

@@ -8,6 +8,7 @@ export { setGradMemory } from './grad-memory.js';
 export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';
 export { type MultiGradHookOptions, registerMultiGradHook } from './multi-grad-hook.js';
 export { type HookHandle, Node } from './node.js';
+export { type OpaqueHookOptions, opaqueHook } from './opaque-hook.js';
 export {
   type SavedTensorsHooksOptions,
   savedTensorsHooks,

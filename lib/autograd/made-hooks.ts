@@ -2,6 +2,8 @@
  * Hooks that the library makes anew for each forward pass. A captured backward pass holds for later
  * ones, whose hooks are other closures that do the same.
  */
+import { layers } from '../core/hooks.js';
+import type { Tensor } from '../core/tensor.js';
 
 /** What a hook of the library does. @internal */
 export interface MadeHook {
@@ -9,8 +11,17 @@ export interface MadeHook {
   readonly facts: () => readonly unknown[];
   /** Hooks of one owner share its state. */
   readonly owner: object;
-  /** The module whose hooks it runs. */
-  readonly module: object;
+  /** The module whose hooks it runs; null if it runs none. */
+  readonly module: object | null;
+  /** Set for a hook that is no part of a graph: each run of the graph calls it. */
+  readonly opaque?: OpaqueHook;
+}
+
+/** A hook that manages memory and communicates by itself. @internal */
+export interface OpaqueHook {
+  readonly call: () => void;
+  /** The tensors whose memory it fills or frees. */
+  readonly memory: () => readonly Tensor[];
 }
 
 const made = new WeakMap<object, MadeHook>();
@@ -24,4 +35,15 @@ export function describeHook<F extends object>(hook: F, does: MadeHook): F {
 /** What a hook of the library does; undefined for others. @internal */
 export function madeHookOf(hook: object): MadeHook | undefined {
   return made.get(hook);
+}
+
+/** Runs a hook, unless a capture records that each run of its graph calls it. @internal */
+export function runMade<T extends readonly unknown[]>(
+  hook: (...args: T) => void,
+  ...args: T
+): void {
+  const { capture } = layers.backend;
+  const opaque = capture === null ? undefined : made.get(hook)?.opaque;
+  if (capture === null || opaque === undefined) hook(...args);
+  else capture.callsOpaque(opaque.call, opaque.memory());
 }

@@ -4,6 +4,7 @@ import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensors } from '../ops/operand.js';
 import { requiredEdge } from './backward.js';
+import { describeHook, madeHookOf, runMade } from './made-hooks.js';
 import type { BackwardPass, HookHandle, Node, NodeObserver } from './node.js';
 
 /** Options of {@link registerMultiGradHook}. */
@@ -42,7 +43,7 @@ export const registerMultiGradHook = defineFunction(
     const nodes = new Set(
       tensors.map((t, i) => requiredEdge(t, 'registerMultiGradHook', `tensors[${i}]`).node),
     );
-    const observer = mode === 'all' ? afterAll([...nodes], fn) : atFirst(fn);
+    const observer = described(mode === 'all' ? afterAll([...nodes], fn) : atFirst(fn), fn, mode);
     const handles = [...nodes].map((node) => node.addObserver(observer));
     return {
       remove: () => {
@@ -52,12 +53,20 @@ export const registerMultiGradHook = defineFunction(
   },
 );
 
+/** An observer that runs a described hook does what that does. */
+function described(observer: NodeObserver, fn: () => void, mode: string): NodeObserver {
+  const does = madeHookOf(fn);
+  if (does === undefined) return observer;
+  const facts = (): readonly unknown[] => [mode, does.facts()];
+  return describeHook(observer, { ...does, owner: observer, facts });
+}
+
 function afterAll(nodes: readonly Node[], fn: () => void): NodeObserver {
   const missing = new WeakMap<BackwardPass, number>();
   return (pass) => {
     const before = missing.get(pass) ?? nodes.filter((node) => pass.reaches(node)).length;
     missing.set(pass, before - 1);
-    if (before === 1) fn();
+    if (before === 1) runMade(fn);
   };
 }
 
@@ -66,6 +75,6 @@ function atFirst(fn: () => void): NodeObserver {
   return (pass, arrived) => {
     if (!arrived || seen.has(pass)) return;
     seen.add(pass);
-    fn();
+    runMade(fn);
   };
 }

@@ -175,6 +175,7 @@ export class OpNode extends Node implements VjpContext<object> {
         this.plainInputs,
         present(this.savedInputs),
         present(this.savedOutputs),
+        this.op.gradientState?.(params) ?? null,
       ],
       saved: saved.filter((each) => each !== undefined),
       draws:

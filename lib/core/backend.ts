@@ -84,6 +84,11 @@ export interface CaptureHooks {
    * else null.
    */
   registersHook(place: HookPlace, hook: AnyHook): { remove(): void } | null;
+  /**
+   * Called in place of a hook that is no part of graphs, with the tensors whose memory it fills or
+   * frees. Each run of the graph calls it.
+   */
+  callsOpaque(hook: () => void, memory: readonly Tensor[]): void;
   /** Called before code that is not an op uses the memory of a tensor. */
   usesMemory(t: Tensor): void;
   /** Called before a leaf starts or stops requiring a gradient. */

@@ -178,6 +178,8 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    * freed and taken over as those of ops with kernels.
    */
   readonly keepsNoGrads: boolean;
+  /** What decides the ops of the gradient beside operands and parameters; null for nothing. */
+  readonly gradientState: ((params: P) => unknown) | null;
   /** The policy of mixed precision for the operands; null if it does not convert them. */
   readonly autocast: AutocastPolicy | null;
   /**
@@ -266,6 +268,7 @@ export interface OpDefinition<
   };
   differentiable?: readonly number[];
   keepsNoGrads?: boolean;
+  gradientState?: (params: ParamsOf<S>) => unknown;
   publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
   autocast?: AutocastPolicy;
   pointwise?: PointwiseSpec;
@@ -319,6 +322,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     samples: definition.samples,
     publicCall: definition.publicCall ?? null,
     keepsNoGrads: definition.keepsNoGrads ?? false,
+    gradientState: definition.gradientState ?? null,
     autocast: definition.autocast ?? null,
     pointwise: definition.pointwise ?? null,
     sharding: definition.sharding ?? null,

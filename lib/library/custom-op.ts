@@ -55,6 +55,12 @@ export interface AutogradRule<A extends readonly unknown[]> {
    */
   setupContext?: (ctx: Record<string, unknown>, args: A, outputs: readonly Tensor[]) => void;
   /**
+   * What decides the gradient beside the tensors: captured backward passes run a graph again only
+   * for an equal state, compared by items in arrays and plain objects. It gets null for arguments
+   * that are tensors, and empty lists for lists.
+   */
+  state?: (...args: A) => unknown;
+  /**
    * Computes the gradients of the arguments from those of the outputs, which are null if none
    * arrived. Returns null for an argument without a gradient and a list for a list.
    */
@@ -184,6 +190,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
         },
       }),
       keepsNoGrads: keepsNoTensors,
+      gradientState: (params) => this.rule?.state?.(...(valuesOf(params) as unknown as A)),
       vjp: (ctx, ...grads) => {
         const { params } = ctx;
         if (keepsNoTensors) return this.backward(params, valuesOf(params), [], grads);

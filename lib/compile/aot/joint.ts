@@ -166,11 +166,11 @@ class JointTracer {
     };
   }
 
-  /** Effects that set versions are repeated as they are. */
+  /** Effects that set versions, and hooks that change what they will, are repeated as they are. */
   private versionChanges(before: ReadonlyMap<Tensor, number>): VersionChanges[] {
     const { nodes } = this.recorder.graph;
-    if (nodes.some(({ effect }) => effect !== null && /^(set|keep|restore)Version$/.test(effect)))
-      return [];
+    const sets = /^((set|keep|restore)Version|callHook)$/;
+    if (nodes.some(({ effect }) => effect !== null && sets.test(effect))) return [];
     if (!nodes.some(({ into, op }) => into !== null || (op !== null && op.mutates !== null)))
       return [];
     return [...this.borrowed].map(([t, primal]) => ({

@@ -39,6 +39,7 @@ export function captureBackward(
         });
         for (const draw of signature.draws) recorder.drawPlaceholder(draw);
         for (const leaf of leaves) recorder.readsGrad(leaf);
+        recorder.calls = signature.calls;
         for (const save of saves) save.saved.lend(() => valueOf(save));
         const found = runBackward(roots, () => rootGrads, { ...options, retainGraph: true });
         const changed = guards.changed();

@@ -11,10 +11,15 @@ import { checkFunction, checkSynchronous } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
 import { whileCompiling } from '../compiling.js';
 import type { RunValue } from '../graph/effects.js';
+import type { Graph } from '../graph/graph.js';
 import type { GraphModule } from '../graph/graph-module.js';
+import { callingHooks } from '../graph/opaque-hooks.js';
+import { type BackwardPassReport, type BackwardReport, reportOf } from './backward-report.js';
 import { type CapturedBackward, captureBackward } from './capture-backward.js';
 import { type BackwardSignature, signatureOf } from './signature.js';
 import { metadataOf, sameStructure } from './structure.js';
+
+export type { BackwardPassReport, BackwardReport };
 
 /**
  * Compiles the graph of a backward pass. Its inputs are the tensors that the pass reads, and random
@@ -30,7 +35,13 @@ interface Entry {
   /** Null for a pass that cannot be captured: the engine runs it. */
   readonly run: ReturnType<BackwardCompiler> | null;
   readonly results: readonly number[];
+  readonly graph: Graph | null;
+  /** Why the engine runs the pass; null if a graph does. */
+  readonly reason: string | null;
 }
+
+/** Gets the report of each pass; null unless passes are explained. */
+let report: ((pass: BackwardPassReport) => void) | null = null;
 
 /** The captures of each compiler. */
 const caches = new WeakMap<BackwardCompiler, Entry[]>();
@@ -48,7 +59,8 @@ export function isEnabled(): boolean {
  * equal nodes, hooks and metadata run the same; JavaScript code of hooks runs at captures only.
  *
  * The engine itself runs passes that cannot be captured: with `createGraph`, through checkpoints and
- * other hooks of saved tensors, and with hooks that read values.
+ * other hooks of saved tensors, and with hooks that read values; {@link explain} says why. The hooks of
+ * `fullyShard` and of data parallelism are no part of graphs: each pass calls them where they belong.
  *
  * @throws ArgumentError if an argument is no function, if `fn` returns a promise, or inside of
  * another call
@@ -80,6 +92,37 @@ export function enable<T>(compiler: BackwardCompiler, fn: () => T): T {
   return result;
 }
 
+/**
+ * Runs `fn` as {@link enable} does, with graphs that run op by op, and reports what became of each
+ * backward pass in it. A pass that the engine ran has a reason.
+ *
+ * @throws ArgumentError if `fn` is no function, if it returns a promise, or inside of `enable`
+ * @see PyTorch `torch._logging.set_logs(compiled_autograd=True)`
+ * @example console.log(String(compiledAutograd.explain(() => loss.backward())));
+ */
+export function explain(fn: () => void): BackwardReport {
+  checkFunction('compiledAutograd.explain', 'fn', fn);
+  const passes: BackwardPassReport[] = [];
+  const before = report;
+  report = (pass) => passes.push(pass);
+  try {
+    enable(
+      (module) =>
+        (...inputs) =>
+          module.run(inputs),
+      fn,
+    );
+  } finally {
+    report = before;
+  }
+  return reportOf(passes);
+}
+
+/** Leaves a pass to the engine. */
+function uncompiled(reason: string): undefined {
+  report?.({ graph: null, isReplay: false, reason });
+}
+
 function runnerOf(compiler: BackwardCompiler): BackwardRunner {
   let entries = caches.get(compiler);
   if (entries === undefined) {
@@ -88,15 +131,17 @@ function runnerOf(compiler: BackwardCompiler): BackwardRunner {
   }
   const known = entries;
   return (roots, rootGrads, options) => {
-    if (options.createGraph || layers.backend.capture !== null) return undefined;
+    if (layers.backend.capture !== null) return undefined;
+    if (options.createGraph) return uncompiled('createGraph is true');
     const signature = signatureOf(roots, rootGrads, options);
-    if (signature === null) return undefined;
+    if (typeof signature === 'string') return uncompiled(signature);
     const metadata = metadataOf(signature.lifts);
     let entry = known.find(
       (each) =>
         sameStructure(each.structure, signature.structure) &&
         sameStructure(each.metadata, metadata),
     );
+    const isReplay = entry !== undefined;
     if (entry === undefined) {
       entry = whileCompiling('the graph of a backward pass', () =>
         newEntry(compiler, signature, metadata, () =>
@@ -106,8 +151,10 @@ function runnerOf(compiler: BackwardCompiler): BackwardRunner {
       if (known.length === MAX_CAPTURES) known.shift();
       known.push(entry);
     }
-    if (entry.run === null) return undefined;
-    const values = entry.run(...signature.lifts, ...signature.draws);
+    const { run, graph, reason } = entry;
+    if (run === null) return uncompiled(reason as string);
+    report?.({ graph, isReplay, reason: null });
+    const values = callingHooks(signature.calls, () => run(...signature.lifts, ...signature.draws));
     if (!options.retainGraph) for (const node of signature.nodes) node.release();
     return entry.results.map((at) => (at < 0 ? null : exposeOne(values[at] as Tensor)));
   };
@@ -124,7 +171,15 @@ function newEntry(
     captured = capture();
   } catch (error) {
     if (!(error instanceof CompileError)) throw error;
-    return { structure, metadata, run: null, results: [] };
+    return { structure, metadata, run: null, results: [], graph: null, reason: whyNot(error) };
   }
-  return { structure, metadata, run: compiler(captured.module), results: captured.results };
+  const { module, results } = captured;
+  const { graph } = module;
+  return { structure, metadata, run: compiler(module), results, graph, reason: null };
+}
+
+/** What no graph can repeat, and where. */
+function whyNot({ message, details }: CompileError): string {
+  const { what, at } = details as { what?: string; at?: string };
+  return what === undefined ? message : `${what}${at ? `, at ${at}` : ''}`;
 }

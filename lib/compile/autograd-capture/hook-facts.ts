@@ -1,4 +1,5 @@
 /** The hooks of a node as part of the signature of a backward pass. */
+import { AccumulateGrad } from '../../autograd/accumulate-grad.js';
 import { type MadeHook, madeHookOf } from '../../autograd/made-hooks.js';
 import type { Node } from '../../autograd/node.js';
 import type { RunValue } from '../graph/effects.js';
@@ -8,25 +9,32 @@ import { graphHookOf } from '../graph/hook-effects.js';
 export interface HookVisitor {
   /** A value that a hook of a compiled function uses. */
   lift(value: RunValue): void;
-  /** A hook of the library. Returns the number of its owner. */
-  made(hook: MadeHook): number;
+  /** A hook of the library. Returns what tells its owner and what it calls from those of others. */
+  made(hook: MadeHook): unknown;
 }
 
 /**
  * The hooks in the order in which they run: by identity, those of compiled functions by their
- * graphs, and those of the library by what they do. Null if the node has some that cannot be
- * captured.
+ * graphs, and opaque ones and those of the library by what they do. The reason, if the node has some
+ * that cannot be captured.
  */
-export function hookFacts(node: Node, visitor: HookVisitor): readonly unknown[] | null {
-  if (node.observers !== null && node.observers.size > 0) return null;
+export function hookFacts(node: Node, visitor: HookVisitor): readonly unknown[] | string {
+  const observers = [...(node.observers?.values() ?? [])];
+  if (observers.some((observer) => madeHookOf(observer) === undefined))
+    return `registerMultiGradHook has a hook on a result of ${node.name} that is not opaque`;
+  const traced = [...(node.tensorHooks ?? []), node.preHooks, node.postHooks];
+  if (traced.some((hooks) => [...(hooks?.values() ?? [])].some((hook) => madeHookOf(hook)?.opaque)))
+    return `an opaque hook of ${node.name} gets gradients`;
   for (const t of node.retained ?? []) if (t !== undefined) visitor.lift(t);
   const describe = (hooks: ReadonlyMap<number, object> | null | undefined): readonly unknown[] =>
     [...(hooks?.values() ?? [])].map((hook) => factsOf(hook, visitor));
   return [
+    describe(node.observers),
     (node.tensorHooks ?? []).map(describe),
     describe(node.preHooks),
     describe(node.postHooks),
     (node.retained ?? []).map((t) => t !== undefined),
+    node instanceof AccumulateGrad ? describe(node.variable.postAccumulateHooks) : null,
   ];
 }
 

@@ -36,19 +36,22 @@ export interface BackwardSignature {
   /** Leaves that have a gradient already. */
   readonly leavesWithGrad: readonly Tensor[];
   readonly nodes: readonly Node[];
+  /** The functions that each run of the pass calls. */
+  readonly calls: readonly (() => void)[];
   /** The modules whose hooks it runs. */
   readonly modules: ReadonlySet<object>;
 }
 
-/** The signature of a pass; null if a node of it cannot be captured. */
+/** The signature of a pass; the reason, if a node of it cannot be captured. */
 export function signatureOf(
   roots: readonly Edge[],
   rootGrads: readonly Tensor[],
   options: EngineOptions,
-): BackwardSignature | null {
+): BackwardSignature | string {
   const walk = new GraphWalk();
   for (const { node } of roots) walk.visit(node);
-  if (!walk.finish()) return null;
+  const reason = walk.finish();
+  if (reason !== null) return reason;
   for (const grad of rootGrads) walk.lift(grad);
   const targets = options.captures ?? (options.only === null ? [] : [...options.only]);
   walk.structure.push(
@@ -65,6 +68,7 @@ class GraphWalk implements BackwardSignature, HookVisitor {
   readonly saves: LiftedSave[] = [];
   readonly leavesWithGrad: Tensor[] = [];
   readonly nodes: Node[] = [];
+  readonly calls: (() => void)[] = [];
   /** The lifts with their positions. */
   private readonly found = new Map<Tensor, number>();
   private readonly indices = new Map<Node, number>();
@@ -89,11 +93,13 @@ class GraphWalk implements BackwardSignature, HookVisitor {
     this.draws.push(draw);
   }
 
-  made({ owner, module }: MadeHook): number {
-    this.modules.add(module);
+  made({ owner, module, opaque }: MadeHook): unknown {
+    if (module !== null) this.modules.add(module);
     const known = this.owners.get(owner) ?? this.owners.size;
     this.owners.set(owner, known);
-    return known;
+    if (opaque === undefined) return known;
+    const at = this.calls.indexOf(opaque.call);
+    return [known, at < 0 ? this.calls.push(opaque.call) - 1 : at];
   }
 
   visit(node: Node): void {
@@ -110,26 +116,29 @@ class GraphWalk implements BackwardSignature, HookVisitor {
     return [this.indexOf(node), outputNr];
   }
 
-  /** Describes all nodes that the visited ones lead to. */
-  finish(): boolean {
+  /** Describes all nodes that the visited ones lead to. The reason, if one cannot be captured. */
+  finish(): string | null {
     for (let i = 0; i < this.nodes.length; i++) {
       const node = this.nodes[i] as Node;
       for (const edge of node.edges) if (edge) this.visit(edge.node);
-      if (!this.describe(node)) return false;
+      const reason = this.describe(node);
+      if (reason !== null) return reason;
     }
     // The engine runs later nodes first.
     const order = [...this.nodes.keys()].sort(
       (a, b) => (this.nodes[a] as Node).sequence - (this.nodes[b] as Node).sequence,
     );
     this.structure.push(order);
-    return true;
+    return null;
   }
 
-  private describe(node: Node): boolean {
+  private describe(node: Node): string | null {
     const facts = node.facts();
     const hooks = hookFacts(node, this);
-    if (facts === null || hooks === null) return false;
-    if (facts.saved.some((saved) => saved.hasHooks)) return false;
+    if (facts === null) return `no graph can repeat the gradient of ${node.name}`;
+    if (typeof hooks === 'string') return hooks;
+    if (facts.saved.some((saved) => saved.hasHooks))
+      return `savedTensorsHooks or a checkpoint keep what ${node.name} saved`;
     this.structure.push(node.constructor, node.name, node.numOutputs, facts.facts, hooks);
     this.structure.push(node.edges.map((edge) => (edge ? this.place(edge) : null)));
     this.structure.push(facts.saved.length, facts.draws.length);
@@ -138,8 +147,8 @@ class GraphWalk implements BackwardSignature, HookVisitor {
       const value = saved.unpack(node.name, `saved value ${i}`, node, false);
       this.save(saved, value);
     });
-    if (node instanceof AccumulateGrad) this.describeLeaf(node.variable);
-    return true;
+    if (node instanceof AccumulateGrad) this.describeLeaf(node);
+    return null;
   }
 
   private save(saved: SavedTensor, value: Tensor): void {
@@ -154,9 +163,11 @@ class GraphWalk implements BackwardSignature, HookVisitor {
     this.lift(isFreed ? base : value);
   }
 
-  private describeLeaf(leaf: Tensor): void {
+  private describeLeaf({ variable: leaf, memory }: AccumulateGrad): void {
     const { gradTensor } = leaf;
     this.lift(leaf);
+    this.structure.push(memory !== null);
+    if (memory !== null) this.lift(memory);
     this.structure.push(leaf.requiresGrad, gradTensor === null ? null : metadata(gradTensor));
     if (gradTensor !== null) this.leavesWithGrad.push(leaf);
   }

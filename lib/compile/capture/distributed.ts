@@ -9,6 +9,30 @@ import { metaOf, type Node, type Value } from '../graph/node.js';
 import { BACKWARD } from '../partition/joint-graph.js';
 import type { Recorder } from './recorder.js';
 
+/** Repeats that a graph puts a distributed tensor together. */
+export function recordDistribute(
+  recorder: Recorder,
+  local: Tensor,
+  { sharding }: { sharding: Sharding },
+): Tensor {
+  const t = sharding.withLocal(local);
+  // In a lowered graph the local shard is enough, unless an effect needs the tensor.
+  if (recorder.level !== 'lowered') define(recorder, t);
+  return t;
+}
+
+/** Adds the node that puts a distributed tensor together, from a local shard that is known. */
+export function define(recorder: Recorder, t: Tensor): Value {
+  const sharding = t.sharding as Sharding;
+  const node = recorder.addEffect('distribute', {
+    inputs: [recorder.valueOf(sharding.local)],
+    params: { sharding },
+    metas: [metaOf(t)],
+  });
+  recorder.define(t, { node, output: 0 });
+  return { node, output: 0 };
+}
+
 /** Inputs that are distributed tensors. Their local shards are other inputs. */
 export class WholeInputs {
   private readonly nodes = new Map<Tensor, Node>();
@@ -26,15 +50,9 @@ export class WholeInputs {
     const input = this.nodes.get(t);
     if ((input === undefined && !isOwn) || recorder.tags.has(BACKWARD))
       recorder.unsupported('a distributed tensor was used as a whole by an effect');
-    const sharding = t.sharding as Sharding;
-    const node =
-      input ??
-      recorder.addEffect('distribute', {
-        inputs: [recorder.valueOf(sharding.local)],
-        params: { sharding },
-        metas: [metaOf(t)],
-      });
-    recorder.define(t, { node, output: 0 });
-    return { node, output: 0 };
+    if (input === undefined) return define(recorder, t);
+    const value = { node: input, output: 0 };
+    recorder.define(t, value);
+    return value;
   }
 }

@@ -9,6 +9,7 @@ import { recordFork, recordSeed } from './draws.js';
 import { recordCall } from './functions.js';
 import { recordGrad } from './grads.js';
 import { recordHook } from './hooks.js';
+import { recordOpaqueHook } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
 import { recordStateEffect } from './state-effects.js';
@@ -78,6 +79,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
     registersHook: (place, hook) => recordHook(recorder, place, hook),
+    callsOpaque: (hook, memory) => recordOpaqueHook(recorder, hook, memory),
     usesMemory: (t) => void recorder.valueOf(t),
     setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),
     createsParameter: (made, data) => recordParameter(recorder, made, data),

@@ -3,6 +3,7 @@
  * tensors.
  */
 import { AccumulateGrad } from '../../autograd/accumulate-grad.js';
+import { madeHookOf } from '../../autograd/made-hooks.js';
 import type { Node as TapeNode } from '../../autograd/node.js';
 import type { AnyHook, HookPlace } from '../../core/backend.js';
 import { CompileError } from '../../core/errors.js';
@@ -60,6 +61,7 @@ export function recordHook(
     recorder.unsupported('a hook was registered on a leaf');
   if (!recorder.repeatsCalls) return null;
   if (recorder.isHookBody) recorder.unsupported('a hook was registered in a hook');
+  if (madeHookOf(hook)?.opaque !== undefined) recorder.unsupported('an opaque hook was registered');
   if (place.kind === 'observer') recorder.unsupported('a hook on several tensors was registered');
   const target = targetOf(recorder, place);
   const params: HookParams = {

@@ -20,7 +20,7 @@ import { metaOf, type Node, type NodeFields, type Value } from '../graph/node.js
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { AttributeWrites } from './attributes.js';
 import { Borrowed } from './borrowed.js';
-import { WholeInputs } from './distributed.js';
+import { define as distribute, WholeInputs } from './distributed.js';
 import { Draws } from './draws.js';
 import type { PendingHook } from './hooks.js';
 import { KnownTensors } from './known-tensors.js';
@@ -49,6 +49,8 @@ export class Recorder {
   /** The tensors whose `.grad` the function assigned. */
   readonly assignedGrads = new Set<Tensor>();
   private readonly taken = new Set<Storage>();
+  /** The hooks of a backward pass that its graph calls. */
+  calls: readonly (() => void)[] = [];
   /** Whether the body of a hook is recorded. */
   readonly isHookBody: boolean = false;
   private unrecordedCalls = 0;
@@ -324,6 +326,9 @@ export class Recorder {
   private aliasValue(t: Tensor): Value {
     const whole = this.known.wholeOf(t);
     if (whole !== undefined) return this.localShardValue(whole, t);
+    const local = t.sharding?.local;
+    if (this.level === 'backward' && local !== undefined && this.known.get(local) !== undefined)
+      return distribute(this, t);
     const same = this.known.sameAs(t);
     if (same === undefined || (t.requiresGrad && this.level === 'front'))
       this.unsupported(

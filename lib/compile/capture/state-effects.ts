@@ -3,9 +3,12 @@
  * them as they are, on its own tensors.
  */
 import type { Generator } from '../../core/random.js';
+import type { Sharding } from '../../core/sharding.js';
 import { Tensor } from '../../core/tensor.js';
 import type { EffectName, RunValue } from '../graph/effects.js';
 import { StateValue } from '../graph/state-value.js';
+import { recordDistribute } from './distributed.js';
+import { fill } from './opaque-hooks.js';
 import type { Recorder } from './recorder.js';
 
 /** Records an effect and does to the tensors of the capture what it does. */
@@ -13,9 +16,10 @@ export function recordStateEffect(
   recorder: Recorder,
   name: EffectName,
   operands: readonly RunValue[],
-  params: { version?: number; generator?: Generator },
+  params: { version?: number; generator?: Generator; sharding?: Sharding },
 ): RunValue {
   const [first, second] = operands;
+  if (name === 'distribute') return recordDistribute(recorder, first as Tensor, params as never);
   const node = recorder.addEffect(name, {
     inputs: operands.map((value) => {
       if (value instanceof Tensor) return recorder.valueOf(value);
@@ -26,6 +30,9 @@ export function recordStateEffect(
     params,
   });
   switch (name) {
+    case 'callHook':
+      fill(operands as readonly Tensor[]);
+      return null;
     case 'readVersion':
       return new StateValue(node, (first as Tensor).currentVersion);
     case 'setVersion': {

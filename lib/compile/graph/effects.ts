@@ -13,6 +13,7 @@ import type { Sharding } from '../../core/sharding.js';
 import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
 import { type BoundHook, type HookParams, registerHook } from './hook-effects.js';
+import { callHook } from './opaque-hooks.js';
 import type { StateValue } from './state-value.js';
 
 /** A value while a graph runs: a tensor, a version, or the random state of a draw. */
@@ -148,6 +149,7 @@ export const effects = {
   distribute: define<{ sharding: Sharding }>({
     outputs: 1,
     pure: true,
+    isState: true,
     run: ([t], { sharding }) => sharding.withLocal(t as Tensor),
   }),
   /** Turns gradient tracking of a leaf on or off. */
@@ -185,6 +187,11 @@ export const effects = {
       (hook as BoundHook).lifted = lifted;
     },
   }),
+  /**
+   * Calls a hook of the library, which is no part of the graph, by its number among those of the
+   * pass. It fills and frees the memory of the operands.
+   */
+  callHook: define<{ hook: number }>({ isState: true, run: (_, { hook }) => callHook(hook) }),
   /** Applies an `autograd.Function`, or another function that records nodes of the tape. */
   applyFunction: define<FunctionParams>({ outputs: 'many', run: applyFunction }),
   /** The `.grad` of a tensor, which is not null: guards compare that. */

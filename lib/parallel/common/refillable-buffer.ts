@@ -33,6 +33,11 @@ export class RefillableBuffer {
     return this.tensor.data;
   }
 
+  /** The flat tensor whose memory comes and goes. */
+  get memory(): Tensor {
+    return this.tensor;
+  }
+
   /** Bytes in use. */
   get size(): number {
     return this.tensor.untypedStorage().size();

@@ -106,7 +106,8 @@ export class Reducer {
     const outputs = tree.tensors(result).filter((t) => t.gradFn !== null);
     this.isOpaque = outputs.length === 0;
     if (this.isOpaque) return;
-    autograd.registerMultiGradHook(outputs, () => this.passBegan(), { mode: 'any' });
+    const hook = autograd.opaqueHook(() => this.passBegan(), ['passBegan', this]);
+    autograd.registerMultiGradHook(outputs, hook, { mode: 'any' });
   }
 
   /** Gradients that come from now on may be those of a pass that reduces nothing. */
@@ -143,7 +144,8 @@ export class Reducer {
       this.isTrained[each.index] = true;
       if (this.hasHook[each.index]) continue;
       this.hasHook[each.index] = true;
-      each.parameter.registerPostAccumulateGradHook(() => this.arrived(each));
+      const hook = autograd.opaqueHook(() => this.arrived(each), ['arrived', each]);
+      each.parameter.registerPostAccumulateGradHook(hook);
     }
     this.staticUnused = null;
     this.hasOrder = false;

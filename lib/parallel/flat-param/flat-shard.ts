@@ -22,8 +22,12 @@ export class FlatShardedParameter extends ShardedParameter {
     return this.handle.flatParam._isWhole;
   }
 
-  override distributed(flat: Tensor, offset: number): Tensor {
+  override shardIn(flat: Tensor, offset: number): Tensor {
     return flat.narrow(0, offset, this.paddedNumel);
+  }
+
+  override overShard(local: Tensor): Tensor {
+    return local;
   }
 
   override pathAt(offset: number): string {

@@ -3,7 +3,7 @@
  * shard holds of it, a flat tensor that may be empty. Optimizers update them.
  */
 import { sameShape } from '../../core/shape.js';
-import { nn, noGrad, ShapeError, type Tensor } from '../../index.js';
+import { autograd, nn, noGrad, ShapeError, type Tensor } from '../../index.js';
 import { localOf } from '../fully-shard/sharded-parameter.js';
 import { type FlatEntry, type FlatParameter, markFlattened, markReplaced } from './flat-entries.js';
 import type { ShardParamInfo } from './layout.js';
@@ -30,7 +30,8 @@ export class OriginalParameters {
     const { flatParam } = this;
     if (this.takesGradients || !flatParam.requiresGrad) return;
     this.takesGradients = true;
-    flatParam.registerPostAccumulateGradHook(() => this.takeGradient());
+    const hook = autograd.opaqueHook(() => this.takeGradient(), ['takeGradient', this]);
+    flatParam.registerPostAccumulateGradHook(hook);
   }
 
   /** What the shard holds of a parameter: all of it in its shape if the shard is not divided. */

@@ -41,7 +41,10 @@ export class Prefetch {
     const inputs = tree.tensors(args).filter((t) => t.requiresGrad);
     if (!isGradEnabled() || inputs.length === 0) return;
     const { comm } = this.state.initialize();
-    const prefetch = (): void => comm.before(this.state.group)?.unshard();
+    const prefetch = autograd.opaqueHook(
+      () => comm.before(this.state.group)?.unshard(),
+      ['prefetch', this.state],
+    );
     autograd.registerMultiGradHook(inputs, prefetch, { mode: 'all' });
   }
 }

@@ -156,7 +156,8 @@ export class FSDPState {
       const uses = this.usesInBackward;
       if (uses.delete(use) && uses.size === 0) this.group.afterBackward();
     };
-    autograd.registerMultiGradHook(inputs, passed, { mode: 'all' });
+    const hook = autograd.opaqueHook(passed, ['passed', this]);
+    autograd.registerMultiGradHook(inputs, hook, { mode: 'all' });
   }
 
   /** `result` is undefined after an error. */
@@ -201,7 +202,10 @@ export class FSDPState {
     if (!isGradEnabled()) return;
     const outputs = tree.tensors(result).filter((t) => t.requiresGrad);
     if (outputs.length === 0) return;
-    autograd.registerMultiGradHook(outputs, () => this.preBackward(use), { mode: 'any' });
+    const hook = autograd.opaqueHook(() => this.preBackward(use), ['preBackward', this], {
+      memory: () => this.group.wholeMemory,
+    });
+    autograd.registerMultiGradHook(outputs, hook, { mode: 'any' });
   }
 
   private preBackward(use: Use | null): void {

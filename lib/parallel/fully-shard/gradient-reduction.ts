@@ -98,8 +98,8 @@ export class GradientReduction {
   }
 
   /**
-   * Reduces the gradients of the whole parameters. Returns those of the shards, as distributed
-   * tensors on one buffer; null where neither a gradient came nor one has accumulated, and where
+   * Reduces the gradients of the whole parameters. Returns those of the shards, as local tensors on
+   * one buffer; null where neither a gradient came nor one has accumulated, and where
    * they are to be reduced over the replicas later.
    */
   run(grads: Gradients, comm: CommContext, allReduces: boolean): (Tensor | null)[] {
@@ -123,7 +123,7 @@ export class GradientReduction {
     const flat = this.overReplicas(sum);
     return parameters.map((parameter, i) => {
       const start = starts[i] ?? null;
-      return start === null ? null : parameter.distributed(flat, start);
+      return start === null ? null : parameter.shardIn(flat, start);
     });
   }
 

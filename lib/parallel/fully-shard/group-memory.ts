@@ -111,6 +111,11 @@ export class GroupMemory {
     return this.plan.device;
   }
 
+  /** A tensor on the memory of the whole parameters. */
+  get wholeMemory(): Tensor {
+    return this.isInPlace ? this.shard.tensor : this.whole.memory;
+  }
+
   /** Bytes of whole parameters in memory. */
   get wholeBytes(): number {
     return this.whole.size;

@@ -25,11 +25,15 @@ export interface GroupOfOps {
   describeWhole(): Description[];
   /** Frees the whole parameters; with `keepsRows`, not what a smaller group keeps for backward. */
   freeWhole(keepsRows: boolean): void;
+  /** What decides which gradients backward gives. */
+  gradientState(): unknown;
   /** Which shards get a gradient, if these whole parameters come with one. */
   willReduce(given: readonly boolean[]): boolean[];
-  /** Reduces gradients of the whole parameters and frees these. Returns those of the shards. */
+  /** Reduces gradients of the whole parameters and frees these. Returns local ones of the shards. */
   reduceGradients(grads: readonly (Tensor | null)[]): (Tensor | null)[];
   describeReduced(given: readonly boolean[]): Description[];
+  /** The gradient of a shard over its local memory. */
+  distributed(reduced: Tensor, i: number): Tensor;
 }
 
 const options = { communicates: true, keepsNoTensors: true };
@@ -51,6 +55,7 @@ export const unshard = library
     setupContext: (ctx, [, group]) => {
       ctx['group'] = group;
     },
+    state: (_, group) => group.gradientState(),
     backward: (ctx, ...grads) => [reduceInto(ctx['group'] as GroupOfOps, grads), null, null],
   });
 
@@ -64,7 +69,7 @@ export const reshard = library
   )
   .registerFake(() => undefined);
 
-/** The gradients of shards, from those that came of whole parameters. */
+/** The local gradients of shards, from those that came of whole parameters. */
 const postBackward = library
   .customOp(
     'fsdp::postBackward',
@@ -91,7 +96,9 @@ export function reduceInto(
   const given = grads.map((grad) => grad !== null);
   const reduced = group.willReduce(given);
   const present = grads.filter((grad) => grad !== null);
-  return spread(postBackward(present, group, given), reduced);
+  return spread(postBackward(present, group, given), reduced).map(
+    (grad, i) => grad && group.distributed(grad, i),
+  );
 }
 
 /** The tensors at the places that are true, in order, and null at the others. */

@@ -317,9 +317,25 @@ export class FSDPParamGroup implements GroupOfOps {
   /** @internal */
   describeReduced(given: readonly boolean[]): Description[] {
     const will = this.willReduce(given);
-    return this.parameters.flatMap(({ parameter: { shape, dtype, device } }, i) =>
+    return this.parameters.flatMap(({ shardShape: shape, parameter: { dtype, device } }, i) =>
       will[i] === true ? [{ shape, dtype, device }] : [],
     );
+  }
+
+  /** @internal */
+  distributed(reduced: Tensor, i: number): Tensor {
+    return (this.parameters[i] as ShardedParameter).overShard(reduced);
+  }
+
+  /** @internal */
+  gradientState(): readonly unknown[] {
+    const all = (value: boolean): boolean[] => this.parameters.map(() => value);
+    return [this.reducesGradients, this.willReduce(all(false)), this.willReduce(all(true))];
+  }
+
+  /** The memory that backward fills. @internal */
+  get wholeMemory(): readonly Tensor[] {
+    return this.memory === null ? [] : [this.memory.wholeMemory];
   }
 
   /** Reduces the gradients of the whole parameters, or adds them to those that wait. @internal */

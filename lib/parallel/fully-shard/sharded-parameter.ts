@@ -129,9 +129,19 @@ export class ShardedParameter {
 
   /** A distributed tensor over a part of a flat shard or of a flat gradient. */
   distributed(flat: Tensor, offset: number): Tensor {
-    const local = flat.asStrided(this.shardShape, this.shardStrides, offset);
+    return this.overShard(this.shardIn(flat, offset));
+  }
+
+  /** The local shard in a flat shard or in a flat gradient. */
+  shardIn(flat: Tensor, offset: number): Tensor {
+    return flat.asStrided(this.shardShape, this.shardStrides, offset);
+  }
+
+  /** A distributed tensor over a local shard. */
+  overShard(local: Tensor): Tensor {
     // Every backward pass comes here for every parameter: the checks are made once.
-    if (this.known?.dtype === local.dtype) return new DTensor(local, this.known);
+    if (this.known?.dtype === local.dtype && !local.requiresGrad)
+      return new DTensor(local, this.known);
     const { mesh, placements, shape, shardOrder } = this.spec;
     const made = DTensor.fromLocal(local, mesh, placements, {
       shape,

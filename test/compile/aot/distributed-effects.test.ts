@@ -107,14 +107,16 @@ describe('effects on distributed tensors in lowered graphs', () => {
     });
   });
 
-  it('leave the passes of fully sharded parameters to the engine, with equal gradients', async () => {
+  it('set the gradients of fully sharded parameters, whose hooks a captured pass calls', async () => {
     await onRanks(2, async () => {
       const expected = await steps(seeded('fully sharded'), (fn) => fn());
-      const { compiler } = counting();
+      const { compiler, passes, lowered } = counting();
       const got = await steps(seeded('fully sharded'), (fn) =>
         compiledAutograd.enable(compiler, fn),
       );
       assert.deepEqual(got, expected);
+      assert.equal(passes.length, 2, passes.join('\n'));
+      assert.equal(lowered.length, 2, passes.join('\n'));
     });
   });
 

@@ -255,4 +255,72 @@ describe('compiledAutograd', () => {
     assert.throws(() => compiledAutograd.enable(compiler, async () => {}), /await/);
     assert.equal(compiledAutograd.isEnabled(), false);
   });
+
+  it('calls opaque hooks in their order, with the gradient that is there', () => {
+    const seen: unknown[] = [];
+    const w = tensor([2, 3], { requiresGrad: true });
+    const after = autograd.opaqueHook(() => seen.push(['after', w.grad?.tolist()]), ['after']);
+    w.registerPostAccumulateGradHook(after);
+    const { compiler, graphs } = counting('aot_eager');
+    for (let call = 0; call < 3; call++)
+      compiledAutograd.enable(compiler, () => {
+        const y = w.mul(w);
+        const begun = autograd.opaqueHook(() => seen.push(['begun', call]), ['begun', w]);
+        autograd.registerMultiGradHook([y], begun, { mode: 'any' });
+        const read = autograd.opaqueHook(() => seen.push(['read']), [{ read: [w] }]);
+        const handle = autograd.registerMultiGradHook([w, y], read);
+        y.sum().backward();
+        handle.remove();
+      });
+    assert.deepEqual(
+      seen,
+      [0, 1, 2].flatMap((n) => [['begun', n], ['read'], ['after', [4 * (n + 1), 6 * (n + 1)]]]),
+    );
+    assert.equal(graphs.length, 2);
+    assert.throws(
+      () => autograd.opaqueHook(() => {}, 'key' as never),
+      /expected the key as an array/,
+    );
+  });
+
+  it('explains what was captured, and why a pass ran uncompiled', () => {
+    const w = tensor([2, 3], { requiresGrad: true });
+    let ran = 0;
+    const steps: (() => void)[] = [
+      () => w.mul(w).sum().backward(),
+      () => w.mul(w).sum().backward(),
+      () => w.mul(w).sum().backward(),
+      () => {
+        const y = w.mul(w);
+        autograd.registerMultiGradHook([y], () => ran++, { mode: 'any' });
+        y.sum().backward();
+      },
+      () => w.mul(w).sum().backward({ createGraph: true }),
+      () => {
+        const y = w.mul(w);
+        y.registerHook((grad) => grad.mul(grad.sum().item<number>()));
+        y.sum().backward();
+      },
+    ];
+    const report = compiledAutograd.explain(() => {
+      for (const step of steps) step();
+    });
+    const seen = report.passes.map(({ graph, isReplay }) => [graph !== null, isReplay]);
+    assert.deepEqual(seen, [
+      [true, false],
+      [true, false],
+      [true, true],
+      ...Array(3).fill([false, false]),
+    ]);
+    const reasons = report.passes.flatMap(({ reason }) => reason ?? []);
+    assert.match(
+      reasons[0] as string,
+      /registerMultiGradHook has a hook on a result of mul that is not opaque/,
+    );
+    assert.equal(reasons[1], 'createGraph is true');
+    assert.match(reasons[2] as string, /^a value of a tensor, .* was read, at .*compiled-autograd/);
+    assert.equal(ran, 1);
+    assert.match(String(report), /pass 2 ran the graph of an earlier pass\npass 3 ran uncompiled/);
+    assert.deepEqual(w.grad?.tolist(), [2 * 2 * 7, 2 * 3 * 7]);
+  });
 });

@@ -171,6 +171,8 @@ describe('the ops of fullyShard', () => {
         asked.push(grads.map((grad) => grad !== null));
         return [grads[0]?.narrow(0, 0, 2).mul(2) ?? null];
       },
+      distributed: (reduced) => reduced,
+      gradientState: () => null,
     };
     const counter = CompileCounter();
     const fn = compile((shard: Tensor) => (unshard([shard], group, false)[0] as Tensor).mul(3), {

@@ -1,0 +1,41 @@
+/** `opaqueHook`: marks hooks that graphs of backward passes call instead of containing them. */
+import { ArgumentError } from '../core/errors.js';
+import { checkFunction, optionsOf, shown } from '../core/options.js';
+import type { Tensor } from '../core/tensor.js';
+import { describeHook } from './made-hooks.js';
+
+/** Options of {@link opaqueHook}. */
+export interface OpaqueHookOptions {
+  /** Gives the tensors whose memory the hook fills or frees; by default none. */
+  memory?: () => readonly Tensor[];
+}
+
+/**
+ * Marks a hook for `registerMultiGradHook` or `registerPostAccumulateGradHook` as one that
+ * communicates, manages memory or counts. A captured backward pass has no part of it: each run of
+ * the graph calls the hook of its own pass, where the engine would. Eager passes run it as ever.
+ *
+ * @param key - what tells the hook from others: a pass whose hooks have equal keys runs the same
+ * graph. Arrays and plain objects are compared by their items, all else by identity
+ * @returns the hook
+ * @throws ArgumentError for a hook that is no function, and a key that is no array
+ * @see PyTorch, whose compiled autograd treats hooks with `_dynamo.disable` alike
+ * @example
+ * const reduce = autograd.opaqueHook(() => reducer.start(bucket), ['reduce', bucket]);
+ * weight.registerPostAccumulateGradHook(reduce);
+ */
+export function opaqueHook<F extends () => void>(
+  hook: F,
+  key: readonly unknown[],
+  options: OpaqueHookOptions = {},
+): F {
+  checkFunction('opaqueHook', 'hook', hook);
+  if (!Array.isArray(key))
+    throw new ArgumentError(`opaqueHook: expected the key as an array, got ${shown(key)}`, {
+      op: 'opaqueHook',
+    });
+  const { memory = () => [] } = optionsOf('opaqueHook', options, 'memory');
+  checkFunction('opaqueHook', 'memory', memory);
+  const opaque = { call: hook, memory };
+  return describeHook(hook, { owner: hook, module: null, facts: () => key, opaque });
+}
