@@ -1,6 +1,6 @@
 /** What the seed cases of compiled functions share. */
 import assert from 'node:assert/strict';
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import type { BackendName } from '../../lib/compile/backends.js';
 import { aotAutograd, type GraphModule } from '../../lib/compile/index.js';
 import { minCutRematerializationPartition } from '../../lib/compile/partition/min-cut.js';
@@ -76,7 +76,12 @@ export function leavesNoMemory(): void {
     before = await bytesInUse();
   });
   afterEach(async function () {
-    if (this.currentTest?.state === 'passed') assert.equal(await bytesInUse(), before);
+    if (this.currentTest?.state !== 'passed') return;
+    let bytes = await bytesInUse();
+    // V8 may keep what a closure holds while another thread optimizes it.
+    for (const end = Date.now() + 5_000; bytes > before && Date.now() < end; await sleep(50))
+      bytes = await bytesInUse();
+    assert.ok(bytes <= before, `${bytes - before} bytes are left`);
   });
 }
 
