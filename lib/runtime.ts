@@ -47,6 +47,7 @@ layers.entry = autogradLayer;
 layers.autograd = autogradLayer;
 layers.backend = {
   run: runEager,
+  sendsCommands: true,
   values: nativeValues,
   effects: directEffects,
   capture: null,

@@ -12,7 +12,8 @@ import { runUncompiled, withoutFrames } from './capture/boundaries.js';
 import { type AnyFunction, type Capture, capture, isCompiling } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { prepare } from './capture/prepare.js';
-import { cancelled, suspendedError, suspends } from './capture/refusals.js';
+import { cancelled, isAsynchronous, suspendedError, suspends } from './capture/refusals.js';
+import { type CaptureRecord, recordOfSegment, refusalOf } from './capture-record.js';
 import { whileCompiling } from './compiling.js';
 import { config } from './config.js';
 import {
@@ -29,32 +30,12 @@ import { GraphModule } from './graph/graph-module.js';
 import { type Difference, formatDifference } from './guards/facts.js';
 import { GuardCollector } from './guards/guard-collector.js';
 import type { Guards } from './guards/guards.js';
+import { immediately } from './lazy/lazily.js';
+import { LazyProgram } from './lazy/lazy-program.js';
 import type { CompileSettings } from './options.js';
 import { checkOutputs, compileWith, type ExpectedOutput } from './outputs.js';
 
 export type { AnyFunction };
-
-/** Why a function runs uncompiled. Not the error, whose stack keeps arguments alive. */
-export interface Refusal {
-  readonly reason: string;
-  readonly site: string;
-  readonly path: string;
-}
-
-/** What became of one call that no earlier capture served. */
-export interface CaptureRecord {
-  /** The name of the function or of the module's class. */
-  readonly functionName: string;
-  /** Null if the function runs uncompiled. */
-  readonly graph: Graph | null;
-  /** The reason why it runs uncompiled. */
-  readonly refusal: Refusal | null;
-  readonly guards: Guards;
-  /** Why each earlier capture did not serve the call; empty if a dynamic graph did. */
-  readonly because: readonly Difference[];
-  /** Why the graph has fixed shapes although others differ in sizes only; null if that is not so. */
-  readonly specialised: string | null;
-}
 
 interface Compiled {
   readonly graph: Graph | null;
@@ -73,6 +54,7 @@ const UNCOMPILED: Compiled = {
 
 interface Entry extends CaptureRecord, Compiled {
   readonly graph: Graph | null;
+  readonly guards: Guards;
   /** Whether the modes and arguments alone decide. */
   readonly byArguments: boolean;
   readonly rank: RankRuntime;
@@ -126,7 +108,8 @@ export function observingCaptures<T>(observe: (record: CaptureRecord) => void, f
 
 /** The captures of a function that {@link compiledFunction} returned, in their order. */
 export function recordsOf(run: object): readonly CaptureRecord[] {
-  return caches.get(run)?.entries ?? [];
+  const captures = caches.get(run);
+  return captures === undefined ? [] : [...captures.entries, ...captures.segments];
 }
 
 /** `fn` with a cache of captures. */
@@ -145,17 +128,23 @@ export function compiledFunction(fn: AnyFunction, settings: CompileSettings): An
 /** The captures of one function. */
 class Captures {
   readonly entries: Entry[] = [];
+  /** The graphs of lazy segments. */
+  readonly segments: CaptureRecord[] = [];
   private readonly fn: AnyFunction;
   private readonly settings: CompileSettings;
   /** The one that served the latest call. */
   private latest: Entry | null = null;
   private readonly dynamic = new Map<RankRuntime, DynamicGraphs>();
+  /** What the function does where it cannot be captured. */
+  private readonly program: LazyProgram;
   private calls = 0;
   private isWarned = false;
 
   constructor(fn: AnyFunction, settings: CompileSettings) {
     this.fn = fn;
     this.settings = settings;
+    this.program = new LazyProgram(nameOf(fn), settings.backend, (graph) => this.addSegment(graph));
+    this.program.isAsynchronous = isAsynchronous(fn);
   }
 
   /** The name of its graphs in errors. */
@@ -165,10 +154,10 @@ class Captures {
 
   call(args: readonly unknown[]): unknown {
     const inputs = tensorsIn(args);
-    const entry = this.find(args, inputs) ?? this.make(args, inputs);
+    const entry = this.find(args, inputs) ?? immediately(() => this.make(args, inputs));
     this.latest = entry;
     const run = entry?.run ?? null;
-    if (entry === null || run === null) return this.callUncompiled(args);
+    if (entry === null || run === null) return this.callUncompiled(args, entry !== null);
     entry.lastUse = ++this.calls;
     let outputs: readonly Tensor[];
     try {
@@ -183,11 +172,18 @@ class Captures {
     return entry.rebuild(outputs, inputs);
   }
 
-  private callUncompiled(args: readonly unknown[]): unknown {
+  private callUncompiled(args: readonly unknown[], isLazy: boolean): unknown {
     const isExcluded = (): boolean => isCompiling() || disabled > 0;
-    return runUncompiled(this.fn, args, isExcluded, (module, call) =>
+    return runUncompiled(isLazy ? this.program : null, this.fn, args, isExcluded, (module, call) =>
       frameOf(module, call, this.settings),
     );
+  }
+
+  /** Remembers the graph of a lazy segment. */
+  private addSegment(graph: Graph): void {
+    const record = recordOfSegment(nameOf(this.fn), graph);
+    this.segments.push(record);
+    for (const observe of observers) observe(record);
   }
 
   private find(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
@@ -378,11 +374,6 @@ const serves = (
 function nameOf(fn: AnyFunction): string {
   if ('forward' in fn) return fn.constructor.name;
   return fn.name || '(anonymous)';
-}
-
-function refusalOf({ message, details }: CompileError): Refusal {
-  const { what = message, at = '', path = '' } = details as Record<string, string | undefined>;
-  return { reason: what, site: at, path };
 }
 
 /** One capture for each graph, and those that are no graphs. */

@@ -2,6 +2,7 @@
  * `compile`: captures a function as a graph, once for each guard key, and runs what a backend
  * compiles from the graph. Also the functions of the `compiler` namespace.
  */
+import { runDeferred } from '../core/deferred.js';
 import { ArgumentError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
@@ -11,6 +12,7 @@ import { isCompiling, refuse } from './capture/capture.js';
 import { setCompiledForm } from './explain.js';
 import type { RunValue } from './graph/effects.js';
 import { GraphModule } from './graph/graph-module.js';
+import { immediately } from './lazy/lazily.js';
 import { type CompileOptions, checkedOptions } from './options.js';
 
 export type { BackendName, CompileBackend, CompiledGraph } from './backends.js';
@@ -18,8 +20,9 @@ export type { CompileOptions } from './options.js';
 export { isCompiling, reset };
 
 /**
- * Ends the graph here: a compiled function that calls this runs uncompiled, and the modules that it
- * calls are compiled by themselves. Does nothing outside of a capture.
+ * Ends the graph here: the JavaScript of a compiled function that calls this runs at every call, its
+ * ops run as graphs before and after, and the modules that it calls are compiled by themselves. Does
+ * nothing in functions that are not compiled.
  *
  * @param reason - what `compiler.explain` and the error say, as `a counter was read`
  * @throws CompileError inside a capture; `compile` catches it unless `fullgraph` is true
@@ -27,6 +30,7 @@ export { isCompiling, reset };
  */
 export function graphBreak(reason = 'graphBreak() was called'): void {
   refuse(reason);
+  runDeferred();
 }
 
 /** Options of {@link disable}. */
@@ -36,8 +40,8 @@ export interface DisableOptions {
 }
 
 /**
- * Excludes a function from graphs: a compiled function that calls the result runs uncompiled.
- * Compiled functions that `fn` calls run uncompiled, too, unless `recursive` is false.
+ * Excludes a function from graphs: its ops run one by one, and no graph of a compiled function that
+ * calls the result goes across it. Compiled functions that `fn` calls run uncompiled, too, unless `recursive` is false.
  */
 export function disable<A extends readonly unknown[], R>(
   fn: (...args: A) => R,
@@ -47,8 +51,7 @@ export function disable<A extends readonly unknown[], R>(
   const { recursive = true } = optionsOf('disable', options, 'recursive');
   return (...args: A): R => {
     refuse(`the disabled function ${fn.name || '(anonymous)'} was called`);
-    if (!recursive) return fn(...args);
-    return withoutCompiled(() => fn(...args));
+    return immediately(() => (recursive ? withoutCompiled(() => fn(...args)) : fn(...args)));
   };
 }
 

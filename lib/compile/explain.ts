@@ -1,12 +1,7 @@
 /** `compiler.explain`: what `compile` makes of a call, as a report. */
 import { checkFunction } from '../core/options.js';
-import {
-  type AnyFunction,
-  type CaptureRecord,
-  compiledFunction,
-  observingCaptures,
-  recordsOf,
-} from './cache.js';
+import { type AnyFunction, compiledFunction, observingCaptures, recordsOf } from './cache.js';
+import type { CaptureRecord } from './capture-record.js';
 import type { Graph } from './graph/graph.js';
 import { symbolText } from './graph/symbols.js';
 import { formatDifference } from './guards/facts.js';

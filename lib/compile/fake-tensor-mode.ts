@@ -71,6 +71,7 @@ export class FakeTensorMode {
     const before = swapBackend({
       ...layers.backend,
       run: this.runCounted,
+      sendsCommands: false,
       values: fakeValues,
       observer: this.memory,
     });

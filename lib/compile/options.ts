@@ -8,8 +8,9 @@ export interface CompileOptions {
   /** A name of a backend of the library, or a function; `'aot_eager'` by default. */
   backend?: BackendName | CompileBackend;
   /**
-   * True: an effect that a graph cannot repeat is an error. False: the function then runs
-   * uncompiled, and the modules that it calls are compiled by themselves.
+   * True: an effect that a graph cannot repeat is an error. False: the JavaScript of the function
+   * then runs at every call, its ops in graphs that end at reads, and the modules that it calls are
+   * compiled by themselves.
    */
   fullgraph?: boolean;
   /**

@@ -143,6 +143,8 @@ export interface MemoryObserver {
 export interface Backend {
   /** Runs an op on plain tensors. */
   readonly run: Layer;
+  /** Whether ops become commands of the addon, at once or later. */
+  readonly sendsCommands: boolean;
   readonly values: ValueAccess;
   readonly effects: StorageEffects;
   /** Null while nothing is captured. */

@@ -66,6 +66,7 @@ export const layers: Layers = {
   hasMode: false,
   backend: {
     run: notInstalled('layers.backend'),
+    sendsCommands: false,
     values: notInstalled('layers.backend'),
     effects: notInstalled('layers.backend'),
     capture: null,

@@ -2,6 +2,7 @@
  * The open scopes and the storages that they own. Separate from scope.ts, because tensors and
  * storages import it.
  */
+import { runDeferred } from './deferred.js';
 import { releaseAll, type Storage } from './storage.js';
 
 /** A region that frees its storages at its end. @internal */
@@ -77,6 +78,7 @@ export type KeptStorages = Map<Storage, Set<object>>;
  * Ends a scope. Held or kept storages move to its parent; the rest is freed in one call. @internal
  */
 export function closeScope(scope: Scope, kept: KeptStorages | null): void {
+  runDeferred();
   currentScope = scope.parent;
   const dead: Storage[] = [];
   for (const storage of scope.storages) {

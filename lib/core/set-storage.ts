@@ -4,6 +4,7 @@
  * this tensor own the new memory afterwards.
  */
 import type { StorageEffects } from './backend.js';
+import { runDeferred } from './deferred.js';
 import { layers } from './hooks.js';
 import { outliveScope } from './scope-stack.js';
 import type { Tensor } from './tensor.js';
@@ -17,6 +18,7 @@ import type { Tensor } from './tensor.js';
  * @internal
  */
 export function swapData(target: Tensor, source: Tensor): void {
+  runDeferred();
   const before = target.liveStorage('set_');
   const next = source.liveStorage('set_');
   target.shape = source.shape;

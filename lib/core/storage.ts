@@ -23,6 +23,9 @@ export interface NativeMemory {
 /** The handle of a storage without memory, as under FakeTensorMode and while tracing. */
 export const FAKE_HANDLE = -1;
 
+/** The handle of a storage whose memory the ops allocate that are recorded and have not run yet. */
+export const PENDING_HANDLE = -2;
+
 /** A block of memory on one device. Several tensors may view it. */
 export class Storage {
   /**

@@ -1,4 +1,5 @@
 /** The `cuda` namespace: availability, devices, memory, streams and events. */
+import { runDeferred } from '../core/deferred.js';
 import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import {
@@ -159,6 +160,7 @@ export class Stream {
   /** Resolves when everything given to the stream is done. @throws KernelError */
   done(): Promise<void> {
     const { id, device } = this;
+    runDeferred();
     return new Promise((resolve, reject) => {
       writer.addon.whenDone(id, (failure) => {
         if (failure === null) {

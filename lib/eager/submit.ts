@@ -3,6 +3,7 @@
  * collecting garbage.
  */
 
+import { runDeferred } from '../core/deferred.js';
 import type { Device } from '../core/device.js';
 import {
   CollectiveError,
@@ -111,6 +112,7 @@ export function nativeCall<T>(
   inputs: readonly Tensor[] = [],
   device: Device | undefined = inputs[0]?.device,
 ): T {
+  runDeferred();
   try {
     return call();
   } catch (error) {
@@ -123,6 +125,7 @@ export function nativeCall<T>(
  * the call repeated.
  */
 export function allocatingCall<T>(call: () => T, op: string, device: Device): T {
+  runDeferred();
   try {
     return call();
   } catch (error) {

@@ -7,7 +7,7 @@ import { ArgumentError, CompileError, ShardwiseError } from '../../core/errors.j
 import { layers } from '../../core/hooks.js';
 import { opByName } from '../../core/op.js';
 import { checkFunction, optionsOf, shown } from '../../core/options.js';
-import type { Tensor } from '../../core/tensor.js';
+import { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
 import { whileCompiling } from '../compiling.js';
@@ -90,10 +90,31 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     }
     return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
   };
-  return (module, exampleInputs) =>
+  const backend: CompileBackend = (module, exampleInputs) =>
     module.graph.symbols.length > 0
       ? compiledBySizes(module, compile)
       : compile(module, exampleInputs);
+  loweredCompilers.set(backend, (graph, examples) => {
+    // Decompositions of calls whose numbers differ from run to run are not known.
+    const hasNumbers = examples.some((value) => value instanceof Tensor && value.storage === null);
+    if (decomposed !== null && !hasNumbers) {
+      functionalise(graph);
+      decompose(graph, decomposed);
+    }
+    const run = compiled('fwCompiler', fwCompiler, graph, examples);
+    return fwCompiler === runAsPlan ? run : inScope(run);
+  });
+  return backend;
+}
+
+/** Compiles a graph that is one of local ops already, and needs no gradient. */
+type GraphCompiler = (graph: Graph, examples: readonly RunValue[]) => LoweredFunction;
+
+const loweredCompilers = new WeakMap<CompileBackend, GraphCompiler>();
+
+/** What a backend of {@link aotAutograd} compiles graphs of local ops with; null for others. */
+export function loweredCompilerOf(backend: CompileBackend): GraphCompiler | null {
+  return loweredCompilers.get(backend) ?? null;
 }
 
 /** A lowered graph has fixed shapes, so a dynamic graph is compiled at each list of sizes. */

@@ -21,6 +21,7 @@ import { heldOf } from '../../core/sharding.js';
 import { Tensor } from '../../core/tensor.js';
 import { zeros } from '../../ops/factories.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
+import { immediately } from '../lazy/lazily.js';
 import { replayViews } from './aliases.js';
 import type { JointTrace, OutputSource, PrimalGradient, Root, VersionChanges } from './joint.js';
 
@@ -198,7 +199,7 @@ class CompiledNode extends Node {
     const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
     // A capture records the ops of the graph, whatever a compiler has made of it.
     const run = layers.backend.capture === null ? backward : backwardGraph;
-    const values = (run as LoweredFunction)(...saved, ...tangents);
+    const values = immediately(() => (run as LoweredFunction)(...saved, ...tangents));
     return trace.gradients.map((gradient) => gradientOf(gradient, values));
   }
 

@@ -3,32 +3,42 @@
  * every module that it calls is captured by itself. So a break loses no graph below it.
  */
 import { type ModuleCall, moduleCalls } from '../../core/module-calls.js';
+import { immediately, lazily } from '../lazy/lazily.js';
+import type { LazyProgram } from '../lazy/lazy-program.js';
 
 type AnyFunction = (...args: unknown[]) => unknown;
 
 /** The compiled form of a module; `call` runs the module itself. */
 export type FrameOf = (module: object, call: ModuleCall) => AnyFunction;
 
-/** Runs a function that could not be captured. Modules that it calls are frames. */
+/**
+ * Runs a function that could not be captured: modules that it calls are frames, and its own ops run
+ * in lazy segments of the program, unless it is null.
+ */
 export function runUncompiled(
+  program: LazyProgram | null,
   fn: AnyFunction,
   args: readonly unknown[],
   isExcluded: () => boolean,
   frameOf: FrameOf,
 ): unknown {
-  const before = moduleCalls.run;
   let own: object | null = fn;
-  moduleCalls.run = (module, given, call) => {
+  const callModule = (module: object, given: readonly unknown[], call: ModuleCall): unknown => {
     if (module !== own && !isExcluded()) return frameOf(module, call)(...given);
     // The function is a module, which was not captured.
     own = null;
     return call(module, given);
   };
-  try {
-    return fn(...args);
-  } finally {
-    moduleCalls.run = before;
-  }
+  const run = (): unknown => {
+    const before = moduleCalls.run;
+    moduleCalls.run = callModule;
+    try {
+      return fn(...args);
+    } finally {
+      moduleCalls.run = before;
+    }
+  };
+  return program === null ? run() : lazily(program, callModule, run);
 }
 
 /** Runs a graph. Modules that functions of the program call in it are no frames. */
@@ -37,7 +47,7 @@ export function withoutFrames<T>(fn: () => T): T {
   if (run === null) return fn();
   moduleCalls.run = null;
   try {
-    return fn();
+    return immediately(fn);
   } finally {
     moduleCalls.run = run;
   }

@@ -4,6 +4,7 @@
  * tensors, collectives, and the ops of gradients.
  */
 import { type Backend, swapBackend } from '../../core/backend.js';
+import { runDeferred } from '../../core/deferred.js';
 import type { Layer } from '../../core/dispatch.js';
 import { layers } from '../../core/hooks.js';
 import { runFake } from '../../eager/fake-backend.js';
@@ -12,6 +13,7 @@ import type { Recorder } from './recorder.js';
 
 /** Runs `fn`; the ops that it calls go to the recorder, at its level. */
 export function recording<T>(recorder: Recorder, fn: () => T): T {
+  runDeferred();
   return recorder.level === 'lowered'
     ? recordingLowered(recorder, fn)
     : recordingFront(recorder, fn);
@@ -99,6 +101,7 @@ function recordedBackend(recorder: Recorder, run: Layer, isInside: () => boolean
   const { values, effects, observer } = layers.backend;
   return {
     run,
+    sendsCommands: false,
     values: recordedValues(recorder, values, isInside),
     effects: recordedEffects(recorder, effects),
     capture: recordedState(recorder),

@@ -14,13 +14,20 @@ export function cancelled({ reason }: AbortSignal): CompileError {
  * Whether the function suspends: a capture would end at its first `await`, and the rest of it would
  * run later, on tensors without values.
  */
-export function suspends(fn: unknown): boolean {
+export const suspends = (fn: unknown): boolean => suspending.has(prototypeOf(fn));
+
+/** Whether the function, or the `forward` of a module, is asynchronous. */
+export const isAsynchronous = (fn: unknown): boolean => prototypeOf(fn) === asynchronous;
+
+function prototypeOf(fn: unknown): unknown {
   const { forward = fn } = fn as { forward?: unknown };
-  return typeof forward === 'function' && suspending.has(Object.getPrototypeOf(forward));
+  return typeof forward === 'function' ? Object.getPrototypeOf(forward) : null;
 }
 
+const asynchronous: unknown = Object.getPrototypeOf(async () => {});
+
 const suspending = new Set<unknown>(
-  [async () => {}, function* () {}, async function* () {}].map(Object.getPrototypeOf),
+  [async () => {}, function* () {}, async function* () {}].map((fn) => Object.getPrototypeOf(fn)),
 );
 
 /** The error of a function that suspends. */

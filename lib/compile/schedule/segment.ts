@@ -3,6 +3,7 @@
  * to run, crosses into the addon once, and makes tensors of the results that others read.
  */
 import { noGrad } from '../../autograd/grad-mode.js';
+import { runDeferred } from '../../core/deferred.js';
 import type { Device } from '../../core/device.js';
 import type { Layer } from '../../core/dispatch.js';
 import type { DType } from '../../core/dtype.js';
@@ -14,7 +15,6 @@ import { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import { mayShareMemory } from '../../eager/aliasing.js';
 import { recording, recordStorages } from '../../eager/allocation-history.js';
-import { runEager } from '../../eager/eager-backend.js';
 import { addPressure, collectGarbage } from '../../eager/gc-policy.js';
 import { streamOf, translate, writer } from '../../eager/submit.js';
 import type { Token } from '../../native/addon.js';
@@ -126,13 +126,14 @@ export class Segment {
 
   run(values: RunValue[]): void {
     const { prelude } = this.parts;
+    runDeferred();
     for (let i = 0; i < prelude.length; i++) runStep(prelude[i] as Step, values, entry);
     if (!this.fits(values) || !this.runCommands(values)) runOneByOne(this.parts.steps, values);
   }
 
   /** Whether the commands do what the calls would do now. */
   private fits(values: readonly RunValue[]): boolean {
-    if (!this.isNative || layers.backend.run !== runEager || layers.hasMode) return false;
+    if (!this.isNative || !layers.backend.sendsCommands || layers.hasMode) return false;
     const { given, apart } = this.parts;
     for (let i = 0; i < given.length; i++) {
       const expected = given[i] as Given;

@@ -3,6 +3,7 @@
  * which enqueues it on the stream of the group.
  */
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
+import { runDeferred } from '../../core/deferred.js';
 import { DistributedError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { reduceOpNames } from '../../core/placement.js';
@@ -89,6 +90,7 @@ export class NativeEngine implements Engine {
   }
 
   run(name: string, call: CollectiveCall, where: string, about: string): void {
+    runDeferred();
     const list = words();
     const { counts, sendCounts, input, output } = call;
     const tensor = input ?? output;
