@@ -2,7 +2,7 @@
 
 import { layers } from '../core/hooks.js';
 import { outsideScopes } from '../core/scope-stack.js';
-import { setGrad } from '../core/set-grad.js';
+import { gradOf, setGrad } from '../core/set-grad.js';
 import { isNonOverlappingAndDense } from '../core/shape.js';
 import { heldOf } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
@@ -35,7 +35,7 @@ export class AccumulateGrad extends Node {
     // the leaf may have been frozen since the forward pass
     if (given === null || given === undefined || !variable.requiresGrad) return NO_GRADIENTS;
     const grad = variable.sharding === null ? given : variable.sharding.fit(given);
-    const before = variable.gradTensor;
+    const before = gradOf(variable);
     if (before === null) setGrad(variable, this.firstGradient(grad));
     else if (this.createGraph) setGrad(variable, before.add(grad));
     else before.add_(grad);

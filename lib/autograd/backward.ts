@@ -64,7 +64,7 @@ function run(
   createGraph: boolean,
   inputs: BackwardInputs['inputs'],
 ): void {
-  layers.backend.capture?.unsupported('backward() was called');
+  layers.backend.capture?.startsBackward('backward');
   const roots = asList('backward', 'tensors', tensors);
   const grads = gradientsOf('backward', 'a tensor, or null', gradTensors, roots.length);
   checkFlag('backward', 'retainGraph', retain, { orNull: true });
@@ -153,7 +153,7 @@ function gradientsOfInputs(
   createGraph: boolean,
   allowUnused: boolean,
 ): (Tensor | null)[] {
-  layers.backend.capture?.unsupported('autograd.grad() was called');
+  layers.backend.capture?.startsBackward('autograd.grad');
   checkFlag('autograd.grad', 'retainGraph', retain, { orNull: true });
   for (const [name, flag] of Object.entries({ createGraph, allowUnused }))
     checkFlag('autograd.grad', name, flag);

@@ -48,3 +48,13 @@ export type { SizePlace, SizeSymbol, SymbolicFields } from './graph/symbols.js';
 export { defaultPartition } from './partition/default.js';
 export type { JointGraph, Partition } from './partition/joint-graph.js';
 export { type MinCutOptions, minCutRematerializationPartition } from './partition/min-cut.js';
+export {
+  CapturedStep,
+  type CaptureStepOptions,
+  captureStep,
+  type StepRunner,
+} from './step/capture-step.js';
+export type { Distribute } from './step/distribute.js';
+export type { StepGradient } from './step/gradients.js';
+export type { StepInput } from './step/lifts.js';
+export type { StepRole } from './step/names.js';

@@ -70,6 +70,8 @@ export interface CaptureHooks {
    * Throws.
    */
   unsupported(what: string): never;
+  /** Called before a backward pass. Throws unless the capture runs it as part of the graph. */
+  startsBackward(name: string): void;
   /**
    * Called when `fn` is applied to `args`; `run` does it and returns the result. A capture may
    * repeat the call as a whole.

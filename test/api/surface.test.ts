@@ -154,7 +154,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
     compileEntry,
     list(
       'compile graphBreak markDynamic Graph Node GraphModule FakeTensorMode isCompiling reset disable ' +
-        'defaultPartition minCutRematerializationPartition',
+        'defaultPartition minCutRematerializationPartition captureStep CapturedStep',
     ),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],

@@ -173,7 +173,7 @@ function finished(result: unknown, recorder: Recorder): Capture {
  * Refuses results whose tensors {@link tensorsIn} does not find: it looks in arrays, objects and
  * maps.
  */
-function checkResult(result: unknown, recorder: Recorder): void {
+export function checkResult(result: unknown, recorder: Recorder): void {
   const isPromise = result instanceof Promise;
   // What goes on after the capture fails, since its tensors have no values.
   if (isPromise) result.catch(() => {});

@@ -48,6 +48,7 @@ export class WholeInputs {
   /** The value of a distributed tensor for an effect. `isOwn`: whether the capture made it. */
   valueOf(recorder: Recorder, t: Tensor, isOwn: boolean): Value {
     const input = this.nodes.get(t);
+    if (recorder.isWholeStep && !isOwn && !recorder.borrowed.has(t)) return recorder.outerValue(t);
     if ((input === undefined && !isOwn) || recorder.tags.has(BACKWARD))
       recorder.unsupported('a distributed tensor was used as a whole by an effect');
     if (input === undefined) return define(recorder, t);

@@ -76,6 +76,9 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     takesOver: (grad) => recorder.takesOver(grad),
     keepsSaved: recorder.level === 'lowered',
     unsupported: (what) => recorder.unsupported(what),
+    startsBackward: (name) => {
+      if (!recorder.isWholeStep) recorder.unsupported(`${name}() was called`);
+    },
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
     registersHook: (place, hook) => recordHook(recorder, place, hook),
@@ -88,7 +91,8 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     keepsRng: (generator) => recordFork(recorder, generator),
     changesHistory: (t, change) => {
       if (recorder.repeatsCalls) recorder.effect(change, [t]);
-      else if (recorder.level !== 'front') recorder.unsupported(`${change}() was called`);
+      else if (recorder.level !== 'front' && !(recorder.isWholeStep && recorder.isOwn(t)))
+        recorder.unsupported(`${change}() was called`);
     },
     setsGrad: (t, value) => recordGrad(recorder, t, value),
     readsVersion: (t) => recorder.versions.read(recorder, t),
@@ -97,6 +101,10 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     setsAsynchronous: (t, value) => recordAsynchronous(recorder, t, value),
     usesModule: (module) => recorder.guards.addModule(module),
     usesOptimizer: (optimizer) => recorder.guards.addOptimizer(optimizer),
-    outside: (make) => recorder.outside(make),
+    outside: (make) => {
+      if (recorder.distributed.size > 0)
+        recorder.unsupported('state was made: pass the optimizer as an argument,');
+      return recorder.outside(make);
+    },
   };
 }

@@ -1,4 +1,5 @@
 /** Gradients that a captured function assigns: each run assigns those that it computes. */
+import { heldOf } from '../../core/sharding.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Recorder } from './recorder.js';
 
@@ -7,6 +8,7 @@ export function recordGrad(recorder: Recorder, t: Tensor, value: Tensor | null):
   recorder.assignedGrads.add(t);
   // Backward makes gradients that the program has not seen.
   const seen = recorder.level === 'front';
-  if (recorder.recordsEffects)
-    recorder.effect('setGrad', value === null ? [t] : [t, value], { seen });
+  if (!recorder.recordsEffects) return;
+  const tensors = value === null ? [t] : [t, value];
+  recorder.effect('setGrad', recorder.distributed.has(t) ? tensors.map(heldOf) : tensors, { seen });
 }

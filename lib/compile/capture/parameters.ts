@@ -5,13 +5,19 @@ import type { Recorder } from './recorder.js';
 
 /** Records that a leaf will, or will no longer, require a gradient. */
 export function recordRequiresGrad(recorder: Recorder, t: Tensor, value: boolean): void {
-  if (recorder.level !== 'front') recorder.unsupported('requiresGrad_() changed a tensor');
+  if (recorder.level !== 'front' && !isInsideStep(recorder, t))
+    recorder.unsupported('requiresGrad_() changed a tensor');
   if (recorder.repeatsCalls) recorder.effect('requiresGrad_', [t], { value });
 }
 
+/** Whether a whole step made a tensor, whose history ends with the step. */
+const isInsideStep = (recorder: Recorder, t: Tensor): boolean =>
+  recorder.isWholeStep && recorder.isOwn(t);
+
 /** Records a parameter, which does not require a gradient yet, on the memory of `data`. */
 export function recordParameter(recorder: Recorder, made: Tensor, data: Tensor): void {
-  if (recorder.level !== 'front') recorder.unsupported('a Parameter was made');
+  if (recorder.level !== 'front' && !isInsideStep(recorder, data))
+    recorder.unsupported('a Parameter was made');
   if (!recorder.repeatsCalls) return;
   const node = recorder.addEffect('createParameter', {
     inputs: [recorder.valueOf(data)],

@@ -9,9 +9,9 @@ import { callSite } from '../../core/call-site.js';
 import type { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
 import type { DrawParams } from '../../core/random.js';
-import { heldOf } from '../../core/sharding.js';
+import { heldOf, type Sharding } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
-import type { Tensor } from '../../core/tensor.js';
+import { aliasOf, type Tensor } from '../../core/tensor.js';
 import { detachOp } from '../../ops/view.js';
 import type { EffectName } from '../graph/effects.js';
 import { Graph } from '../graph/graph.js';
@@ -54,6 +54,10 @@ export class Recorder {
   /** Whether the body of a hook is recorded. */
   readonly isHookBody: boolean = false;
   private unrecordedCalls = 0;
+  /** Whether a whole train step is captured: backward passes are part of the graph. */
+  isWholeStep = false;
+  /** Plain tensors that are distributed for the capture, with what stands for their memory. */
+  readonly distributed = new Map<Tensor, Tensor>();
   /** Runs a function as if there were no capture. */
   outside: <T>(fn: () => T) => T = (fn) => fn();
   /** Ends the capture when it is aborted. */
@@ -208,7 +212,8 @@ export class Recorder {
 
   /** Fails the capture. @throws CompileError that says what cannot be recorded, and where */
   unsupported(what: string): never {
-    this.broken ??= refusal(what, callSite(), this.paths.ofCurrentModule());
+    const path = this.paths.ofCurrentModule();
+    this.broken ??= refusal(what, callSite(), path, this.isWholeStep);
     throw this.broken;
   }
 
@@ -218,17 +223,26 @@ export class Recorder {
    */
   readsGrad(t: Tensor): void {
     if (this.assignedGrads.has(t) || this.isOwn(t)) return;
-    this.valueOf(t); // a tensor from outside is borrowed, and its gradient is out of sight
+    this.valueOf(this.distributed.has(t) ? heldOf(t) : t); // a tensor from outside is borrowed, and its gradient is out of sight
     if (t.gradTensor !== null) return;
     const grad = this.borrowed.gradOf(t);
     this.guards.expectGrad(this.inputs.get(t) ?? t, grad);
     if (grad === null) return;
     if (this.known.get(grad) === undefined) {
       this.borrowed.borrow(grad);
+      if (this.distributed.has(t)) {
+        this.readsDistributedGrad(t, aliasOf(grad));
+        return;
+      }
       this.define(grad, { node: this.effectOn('readGrad', t, grad), output: 0 });
       if (this.level === 'lowered') this.valueOf(heldOf(grad));
     }
     t.gradTensor = grad;
+  }
+
+  private readsDistributedGrad(t: Tensor, local: Tensor): void {
+    this.define(local, { node: this.effectOn('readGrad', heldOf(t), local), output: 0 });
+    t.gradTensor = (t.sharding as Sharding).gradient(local);
   }
 
   /** Reads a fact of a tensor's memory; guards compare it for all tensors of the program on it. */
@@ -255,8 +269,14 @@ export class Recorder {
     if (t.sharding !== null && this.level === 'lowered')
       return this.wholes.valueOf(this, t, this.isOwn(t));
     if (this.isOwn(t)) return this.aliasValue(t);
-    const whole = this.known.wholeOf(t);
+    // The local shards of a whole step are inputs, so that passes see what is written.
+    const whole = this.isWholeStep ? undefined : this.known.wholeOf(t);
     if (whole !== undefined) return this.localShardValue(whole, t);
+    return this.outerValue(t);
+  }
+
+  /** Makes a tensor from outside a constant of the graph. */
+  outerValue(t: Tensor): Value {
     this.guards.addConstant(t);
     this.constant(t);
     return this.known.get(t) as Value;
@@ -318,7 +338,7 @@ export class Recorder {
    * Whether the capture made the memory of a tensor. Tensors on `meta` from outside are fake as
    * well.
    */
-  private isOwn(t: Tensor): boolean {
+  isOwn(t: Tensor): boolean {
     return t.isFake && !this.borrowed.has(t) && (t.device.type !== 'meta' || this.known.has(t));
   }
 

@@ -40,12 +40,22 @@ export function suspendedError(name: string): CompileError {
   );
 }
 
-/** The error of what a graph cannot repeat, at a call site and in a module. */
-export function refusal(what: string, at: string, path: string): CompileError {
+/**
+ * The error of what a graph cannot repeat, at a call site and in a module. `isWholeStep`: in
+ * captureStep, which runs nothing uncompiled.
+ */
+export function refusal(what: string, at: string, path: string, isWholeStep = false): CompileError {
+  const [op, captured, advice] = isWholeStep
+    ? ['captureStep', 'the step', 'do it outside of the step.']
+    : [
+        'compile',
+        'the function',
+        'do it outside of the compiled function, or leave out fullgraph to run the function ' +
+          'uncompiled.',
+      ];
   return new CompileError(
-    `compile: ${what} while the function was captured, at ${at || 'an unknown place'}. A ` +
-      'graph cannot repeat that: do it outside of the compiled function, or leave out ' +
-      'fullgraph to run the function uncompiled.',
+    `${op}: ${what} while ${captured} was captured, at ${at || 'an unknown place'}. A graph ` +
+      `cannot repeat that: ${advice}`,
     { what, at, path },
   );
 }

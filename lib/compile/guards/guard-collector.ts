@@ -74,6 +74,16 @@ export class GuardCollector {
     this.optimizers.add(optimizer);
   }
 
+  /** The optimizers whose steps the function takes. */
+  get optimizersUsed(): ReadonlySet<object> {
+    return this.optimizers;
+  }
+
+  /** Whether guards allow only calls before which `.grad` of the tensor is null. */
+  expectsNoGrad(owner: number | Tensor): boolean {
+    return this.grads.get(owner) === null;
+  }
+
   /** The path of a tensor of the arguments, such as `argument 1.x`. */
   pathOf(t: Tensor): string {
     return named(this.factory.pathOf(t));

@@ -1,0 +1,282 @@
+/**
+ * Captures a whole train step: forward, backward and the step of an optimizer as one graph of ops on
+ * local tensors and collectives. The function runs once on borrowed tensors, and so does the engine.
+ *
+ * @see PyTorch `torch.distributed._spmd.api.compile`, `make_fx`
+ */
+import { noGrad } from '../../autograd/grad-mode.js';
+import { CompileError } from '../../core/errors.js';
+import { layers } from '../../core/hooks.js';
+import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
+import { scope } from '../../core/scope.js';
+import { heldOf, type Sharding } from '../../core/sharding.js';
+import { Tensor } from '../../core/tensor.js';
+import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
+import { capturing, checkResult } from '../capture/capture.js';
+import { PLACE } from '../capture/functions.js';
+import { recording } from '../capture/levels.js';
+import { prepare } from '../capture/prepare.js';
+import { Recorder } from '../capture/recorder.js';
+import { suspends } from '../capture/refusals.js';
+import { whileCompiling } from '../compiling.js';
+import type { RunValue } from '../graph/effects.js';
+import { eliminateDeadCode } from '../graph/eliminate.js';
+import type { Graph } from '../graph/graph.js';
+import { GraphModule } from '../graph/graph-module.js';
+import type { Value } from '../graph/node.js';
+import { type Difference, formatDifference } from '../guards/facts.js';
+import { GuardCollector } from '../guards/guard-collector.js';
+import type { Guards } from '../guards/guards.js';
+import { buildPlan } from '../schedule/plan.js';
+import { borrowDistributed, type Distribute } from './distribute.js';
+import { keepLastGradients, type StepGradient } from './gradients.js';
+import { liftConstants, type StepInput } from './lifts.js';
+import { StepNames } from './names.js';
+
+/** Runs a graph of a step: one value for each of its inputs, one for each of its results. */
+export type StepRunner = (...values: readonly RunValue[]) => readonly RunValue[];
+
+/** Where a tensor of the step's result comes from. */
+type Source =
+  | { readonly argument: number }
+  | { readonly tensor: Tensor }
+  | { readonly result: number; readonly sharding: Sharding | null };
+
+/** Where calls of the graph enter: changes count in versions, and no gradient is recorded. */
+const belowHistory: typeof layers.autograd = (...call) => layers.autograd(...call);
+
+/**
+ * A captured train step. Its graph has ops on local tensors, collectives with their waits, and
+ * effects; parameters, buffers and optimizer state are inputs that the graph writes into. Edit the
+ * graph, call `module.recompile()`, and run it.
+ */
+export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R = unknown> {
+  /** The graph, which can be called with one value for each input. */
+  readonly module: GraphModule;
+  /** What each input of the graph is, in the order of `graph.placeholders`. */
+  readonly inputs: readonly StepInput[];
+  /** The gradients that the step computes, and what it leaves in `.grad`. */
+  readonly gradients: readonly StepGradient[];
+  private readonly guards: Guards;
+  private readonly template: unknown;
+  private readonly sources: readonly Source[];
+
+  /** @internal */
+  constructor(parts: {
+    graph: Graph;
+    inputs: readonly StepInput[];
+    gradients: readonly StepGradient[];
+    guards: Guards;
+    template: unknown;
+    sources: readonly Source[];
+  }) {
+    this.module = new GraphModule(parts.graph, belowHistory);
+    this.inputs = parts.inputs;
+    this.gradients = parts.gradients;
+    this.guards = parts.guards;
+    this.template = parts.template;
+    this.sources = parts.sources;
+  }
+
+  /** The graph. */
+  get graph(): Graph {
+    return this.module.graph;
+  }
+
+  /** Whether the capture serves a call with these arguments. */
+  matches(...args: A): boolean {
+    return this.guards.match(args, tensorsIn(args));
+  }
+
+  /** What differs from the capture, such as `argument 0 was ... and is ...`; null if nothing does. */
+  difference(...args: A): string | null {
+    const difference: Difference | null = this.guards.difference(args, tensorsIn(args));
+    return difference === null ? null : formatDifference(difference);
+  }
+
+  /**
+   * Takes the step.
+   *
+   * @throws CompileError if the capture does not serve these arguments
+   */
+  run(...args: A): R {
+    return this.runWith((...values) => this.module.run(values), ...args);
+  }
+
+  /**
+   * Takes the step by a function that replaces the graph, such as one that a pass or a compiler
+   * made of it.
+   *
+   * @throws CompileError if the capture does not serve these arguments
+   */
+  runWith(runner: StepRunner, ...args: A): R {
+    if (!this.matches(...args))
+      throw new CompileError(
+        `captureStep: expected the arguments and settings of the capture: ${this.difference(...args)}. ` +
+          'Capture the step again.',
+      );
+    const tensors = tensorsIn(args);
+    const values = this.valuesOf(tensors);
+    const made = noGrad(() => scope(() => runner(...values)));
+    return this.resultOf(made, tensors);
+  }
+
+  /**
+   * A function for {@link runWith} that runs the graph as it is now by commands that are encoded once.
+   *
+   * @throws CompileError if a node uses a later one
+   */
+  plan(): StepRunner {
+    const plan = buildPlan(this.graph);
+    return (...values) => plan.run(values);
+  }
+
+  /** The values of the graph's inputs for tensors of the arguments. */
+  private valuesOf(tensors: readonly Tensor[]): RunValue[] {
+    return this.inputs.map(({ argument, tensor, isWhole }) => {
+      const t = (argument >= 0 ? tensors[argument] : tensor) as Tensor;
+      return isWhole ? t : heldOf(t);
+    });
+  }
+
+  private resultOf(values: readonly RunValue[], tensors: readonly Tensor[]): R {
+    let next = 0;
+    return mapTensors(() => {
+      const source = this.sources[next++] as Source;
+      if ('argument' in source) return tensors[source.argument];
+      if ('tensor' in source) return source.tensor;
+      const local = values[source.result] as Tensor;
+      return source.sharding === null ? local : source.sharding.withLocal(local);
+    }, this.template) as R;
+  }
+}
+
+/** Options of {@link captureStep}. */
+export interface CaptureStepOptions {
+  /**
+   * Plain tensors of the program that are distributed for the capture: parameters, buffers, state,
+   * tensors of the arguments. Each gets a function that makes a distributed tensor over it, as
+   * `DTensor.fromLocal` does. The graph gets the plain tensors, and assigns plain gradients.
+   */
+  distribute?: ReadonlyMap<Tensor, Distribute>;
+}
+
+/** @throws ArgumentError unless `given` maps plain tensors to functions */
+function checkDistribute(given: unknown): asserts given is ReadonlyMap<Tensor, Distribute> {
+  const isDistribute = ([t, make]: readonly [unknown, unknown]): boolean =>
+    t instanceof Tensor && t.sharding === null && typeof make === 'function';
+  if (!(given instanceof Map) || ![...given].every(isDistribute))
+    throw unexpected('captureStep', 'distribute', 'a Map from plain tensors to functions', given);
+}
+
+/**
+ * Captures a train step: runs `fn` once on the given arguments, which have shapes and no values
+ * meanwhile, and changes nothing. The step may call modules, `backward` and `autograd.grad`, the
+ * `step` of capturable optimizers, and `zeroGrad`; all of it becomes one graph. Optimizer state that
+ * does not exist is made before, so the graph reads and writes it as any other.
+ *
+ * Distributed arguments and parameters are there as their local shards, and the collectives that
+ * they need are calls of the graph: with replicated parameters and a batch that is sharded, one
+ * `allReduce` for each gradient. JavaScript of the step, such as counting in a variable, runs at the
+ * capture only.
+ *
+ * Results have no history. Values that the step reads end the capture.
+ *
+ * @throws CompileError for what a graph cannot repeat, naming the place: reading a value, a step of
+ * an optimizer without `capturable: true`, a hook on a parameter, a changed attribute of a module
+ * @see PyTorch `torch.distributed._spmd.api.compile`
+ * @example
+ * const step = captureStep((x: Tensor) => {
+ *   model(x).sum().backward();
+ *   optimizer.step();
+ *   optimizer.zeroGrad();
+ * }, [x]);
+ * for (const batch of batches) step.run(batch);
+ */
+export function captureStep<A extends readonly unknown[], R>(
+  fn: (...args: A) => R,
+  args: A,
+  options: CaptureStepOptions = {},
+): CapturedStep<A, R> {
+  checkFunction('captureStep', 'fn', fn);
+  if (!Array.isArray(args)) throw unexpected('captureStep', 'args', 'a list of arguments', args);
+  if (suspends(fn))
+    throw new CompileError(
+      'captureStep: expected a synchronous step, got an asynchronous function or a generator, which ' +
+        'returns before it has taken the step. Read values and wait outside of the step.',
+    );
+  const { distribute = new Map() } = optionsOf('captureStep', options, 'distribute');
+  checkDistribute(distribute);
+  prepare(args);
+  const collector = new GuardCollector(args);
+  const recorder = new Recorder(collector, 'lowered');
+  recorder.isWholeStep = true;
+  const inputs = tensorsIn(args);
+  try {
+    const recorded = whileCompiling(`captureStep of ${fn.name || '(anonymous)'}`, () =>
+      capturing(recorder, () =>
+        recording(recorder, () => {
+          borrowAll(recorder, inputs, distribute);
+          const given = mapTensors((t) => t, args) as unknown as A;
+          return finished(fn(...given), recorder, inputs);
+        }),
+      ),
+    );
+    return new CapturedStep<A, R>({
+      ...recorded,
+      graph: recorder.graph,
+      inputs: liftConstants(recorder, new StepNames(collector)),
+      guards: collector.guards(inputs),
+    });
+  } catch (error) {
+    collector.restore();
+    throw error;
+  }
+}
+
+/** Borrows the arguments, and the tensors that are distributed for the capture. */
+function borrowAll(
+  recorder: Recorder,
+  inputs: readonly Tensor[],
+  distribute: ReadonlyMap<Tensor, Distribute>,
+): void {
+  inputs.forEach((t, i) => {
+    const make = distribute.get(t);
+    if (make === undefined) {
+      recorder.borrowed.borrow(t);
+      recorder.placeholder(heldOf(t), i);
+    } else borrowDistributed(recorder, t, make, (local) => recorder.placeholder(local, i));
+  });
+  for (const [t, make] of distribute) {
+    if (recorder.distributed.has(t)) continue;
+    recorder.guards.addConstant(t);
+    borrowDistributed(recorder, t, make, (local) => recorder.constant(local));
+  }
+}
+
+/** What must be read of a capture before the tensors get their memory back. */
+interface Recorded {
+  readonly gradients: readonly StepGradient[];
+  readonly template: unknown;
+  readonly sources: readonly Source[];
+}
+
+function finished(result: unknown, recorder: Recorder, inputs: readonly Tensor[]): Recorded {
+  const { graph, guards } = recorder;
+  const changed = guards.changed();
+  if (changed !== undefined) recorder.unsupported(`${changed} was changed`);
+  checkResult(result, recorder);
+  const outputs: Value[] = [];
+  const sources = tensorsIn(result).map((t): Source => {
+    const argument = inputs.indexOf(t);
+    if (argument >= 0) return { argument };
+    if (recorder.isBorrowed(t)) return { tensor: t };
+    outputs.push(recorder.resultOf(heldOf(t)));
+    return { result: outputs.length - 1, sharding: t.sharding };
+  });
+  graph.title = 'the graph of a train step';
+  graph.outputs = outputs;
+  const gradients = keepLastGradients(recorder);
+  eliminateDeadCode(graph);
+  return { gradients, template: mapTensors(() => PLACE, result), sources };
+}

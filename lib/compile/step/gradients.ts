@@ -1,0 +1,64 @@
+/**
+ * The gradients that a captured step assigns. Nothing in the graph reads `.grad` again, so only the
+ * last assignment of each tensor remainsNull, at the end.
+ */
+import { heldOf } from '../../core/sharding.js';
+import type { Tensor } from '../../core/tensor.js';
+import type { Recorder } from '../capture/recorder.js';
+import { type Node, sameValue, type Value } from '../graph/node.js';
+
+/** What a step does to `.grad` of a tensor. */
+export interface StepGradient {
+  /** The tensor whose `.grad` the step assigns, most often a parameter. */
+  readonly owner: Tensor;
+  /**
+   * The last gradient that backward or the step assigned, on this rank; of a distributed tensor, the
+   * local shard. Null if the step assigns null only.
+   */
+  readonly value: Value | null;
+  /**
+   * The effect at the end of the graph by which `.grad` becomes what the step leaves; null if `.grad`
+   * is null before and after it.
+   */
+  readonly node: Node | null;
+}
+
+/**
+ * Removes all assignments of `.grad` but the last of each tensor of the program, and moves those to
+ * the end. Called before the capture ends.
+ */
+export function keepLastGradients(recorder: Recorder): StepGradient[] {
+  const { graph, guards } = recorder;
+  const last = new Map<Tensor, Node>();
+  const values = new Map<Tensor, Value>();
+  for (const node of graph.nodes.filter(({ effect }) => effect === 'setGrad')) {
+    const owner = ownerOf(recorder, node);
+    graph.erase(node);
+    last.delete(owner);
+    if (!recorder.isBorrowed(owner)) continue;
+    last.set(owner, node);
+    const [, gradient] = node.inputs;
+    if (gradient !== undefined) values.set(owner, localOf(gradient));
+  }
+  return [...last].map(([owner, node]) => {
+    const position = recorder.positionOf(owner);
+    const isNull = node.inputs.length === 1;
+    const remainsNull = isNull && guards.expectsNoGrad(position < 0 ? owner : position);
+    if (!remainsNull) graph.nodes.push(node);
+    return { owner, value: values.get(owner) ?? null, node: remainsNull ? null : node };
+  });
+}
+
+function ownerOf(recorder: Recorder, { inputs: [target] }: Node): Tensor {
+  for (const t of recorder.assignedGrads) {
+    const value = recorder.known.get(recorder.distributed.has(t) ? heldOf(t) : t);
+    if (value !== undefined && sameValue(value, target as Value)) return t;
+  }
+  return recorder.unsupported('the gradient of an unknown tensor was assigned');
+}
+
+/** The local shard of a value that `distribute` makes of it. */
+function localOf(value: Value): Value {
+  if ('number' in value || value.node.effect !== 'distribute') return value;
+  return value.node.inputs[0] as Value;
+}

@@ -1,0 +1,408 @@
+/** A captured train step does, to the bit, what the uncompiled step does. */
+import assert from 'node:assert/strict';
+import { sameValue } from '../../../lib/compile/graph/node.js';
+import { captureStep } from '../../../lib/compile/index.js';
+import {
+  ArgumentError,
+  amp,
+  autograd,
+  CompileError,
+  manualSeed,
+  nn,
+  ones,
+  optim,
+  rand,
+  randn,
+  type Tensor,
+  tensor,
+} from '../../../lib/index.js';
+import { captured, eager, Net, stateOf, type Training, trained } from './train.js';
+
+type Optimizer = optim.Optimizer;
+
+const optimizers: Record<string, (params: Iterable<Tensor>) => Optimizer> = {
+  SGD: (params) => new optim.SGD(params, { lr: 0.1, capturable: true }) as unknown as Optimizer,
+  'SGD with momentum': (params) =>
+    new optim.SGD(params, {
+      lr: 0.1,
+      momentum: 0.9,
+      dampening: 0.5,
+      capturable: true,
+    }) as unknown as Optimizer,
+  'Adam, fused': (params) =>
+    new optim.Adam(params, {
+      lr: tensor(0.1),
+      capturable: true,
+      fused: true,
+    }) as unknown as Optimizer,
+  'AdamW, foreach': (params) =>
+    new optim.AdamW(params, {
+      lr: 0.1,
+      amsgrad: true,
+      capturable: true,
+      foreach: true,
+    }) as unknown as Optimizer,
+  'Adam in plain ops': (params) =>
+    new optim.Adam(params, {
+      lr: tensor(0.1),
+      capturable: true,
+      foreach: false,
+    }) as unknown as Optimizer,
+};
+
+type MakeStep = (model: Net, optimizer: Optimizer) => (x: Tensor) => unknown;
+
+const steps: Record<string, MakeStep> = {
+  'sets gradients to null at its end': (model, optimizer) => (x) => {
+    const loss = model(x).square().mean();
+    loss.backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+    return { loss, x };
+  },
+  'sets gradients to null first, and leaves its own': (model, optimizer) => (x) => {
+    optimizer.zeroGrad();
+    model(x).square().mean().backward();
+    optimizer.step();
+  },
+  'accumulates over two passes, and clips': (model, optimizer) => (x) => {
+    optimizer.zeroGrad();
+    const losses = [x, x.mul(2)].map((each) => model(each).square().mean().div(2));
+    for (const loss of losses) loss.backward();
+    const norm = nn.utils.clipGradNorm_([...model.parameters()], 0.5);
+    optimizer.step();
+    return [losses, norm];
+  },
+  'assigns gradients of autograd.grad': (model, optimizer) => (x) => {
+    const params = [...model.parameters()];
+    const grads = autograd.grad(model(x).square().mean(), params);
+    params.forEach((p, i) => {
+      p.grad = grads[i] as Tensor;
+    });
+    optimizer.step();
+  },
+  'takes two steps': (model, optimizer) => (x) => {
+    const losses = [0, 1].map(() => {
+      optimizer.zeroGrad();
+      const loss = model(x).square().mean();
+      loss.backward();
+      optimizer.step();
+      return loss;
+    });
+    return losses;
+  },
+  'steps by a closure': (model, optimizer) => (x) =>
+    optimizer.step(() => {
+      optimizer.zeroGrad();
+      const loss = model(x).square().mean();
+      loss.backward();
+      return loss;
+    }),
+  'computes in mixed precision': (model, optimizer) => (x) => {
+    optimizer.zeroGrad();
+    const loss = amp.autocast({ deviceType: 'cpu' }, () => model(x).square().mean());
+    loss.backward();
+    optimizer.step();
+    return loss;
+  },
+  'has a second derivative': (model, optimizer) => (x) => {
+    optimizer.zeroGrad();
+    const y = x.clone().requiresGrad_();
+    const [slope] = autograd.grad(model(y).sum(), [y], { createGraph: true });
+    const loss = (slope as Tensor).square().sum();
+    loss.backward();
+    optimizer.step();
+    return loss;
+  },
+  'has hooks, and keeps the gradient of an intermediate': (model, optimizer) => (x) => {
+    optimizer.zeroGrad();
+    const y = model(x);
+    y.registerHook((grad) => grad.mul(2));
+    y.retainGrad();
+    y.square().mean().backward();
+    optimizer.step();
+    return y.grad;
+  },
+};
+
+const training = (makeOptimizer: (params: Iterable<Tensor>) => Optimizer, makeStep: MakeStep) =>
+  function make(): Training {
+    const model = new Net();
+    const optimizer = makeOptimizer(model.parameters());
+    return { model, optimizer, step: makeStep(model, optimizer) };
+  };
+
+const adam = optimizers['Adam, fused'] as (typeof optimizers)[string];
+const ending = steps['sets gradients to null at its end'] as MakeStep;
+
+describe('captureStep', () => {
+  for (const [name, makeStep] of Object.entries(steps))
+    it(`replays a step that ${name}`, () => {
+      const make = training(adam, makeStep);
+      assert.deepEqual(trained(make, captured), trained(make, eager));
+    });
+
+  for (const [name, makeOptimizer] of Object.entries(optimizers))
+    it(`replays a step of ${name}`, () => {
+      const make = training(makeOptimizer, ending);
+      assert.deepEqual(trained(make, captured), trained(make, eager));
+    });
+
+  it('replays by a plan, or by any function of the graph', () => {
+    const make = training(adam, ending);
+    const planned = trained(make, (step, x) => {
+      const made = captureStep(step, [x]);
+      const plan = made.plan();
+      return (batch) => made.runWith(plan, batch);
+    });
+    assert.deepEqual(planned, trained(make, eager));
+  });
+
+  it('changes nothing, and leaves state that a first step would make', () => {
+    manualSeed(1);
+    const { model, optimizer, step } = training(adam, ending)();
+    const before = stateOf({ model, optimizer, step }) as { parameters: unknown };
+    const random = rand([2]);
+    manualSeed(7);
+    captureStep(step, [randn([3, 4])]);
+    manualSeed(7);
+    randn([3, 4]);
+    const next = rand([2]).tolist();
+    manualSeed(7);
+    randn([3, 4]);
+    assert.deepEqual(rand([2]).tolist(), next);
+    assert.equal(random.numel(), 2);
+    const after = stateOf({ model, optimizer, step }) as { parameters: unknown };
+    assert.deepEqual(after.parameters, before.parameters);
+    for (const p of model.parameters())
+      assert.deepEqual(
+        Object.entries(optimizer.state.get(p) ?? {}).map(([name, t]) => [
+          name,
+          (t as Tensor).abs().sum().item(),
+        ]),
+        [
+          ['step', 0],
+          ['exp_avg', 0],
+          ['exp_avg_sq', 0],
+        ],
+      );
+  });
+
+  it('reads a rate that a schedule writes, and rates of several groups', () => {
+    const make = (): Training => {
+      const model = new Net();
+      const [first, ...others] = [...model.parameters()] as [Tensor, ...Tensor[]];
+      const optimizer = new optim.AdamW(
+        [{ params: [first], lr: tensor(0.3) as unknown as number }, { params: others }],
+        { lr: tensor(0.1), capturable: true },
+      ) as unknown as Optimizer;
+      const schedule = new optim.lrScheduler.StepLR(optimizer, { stepSize: 1, gamma: 0.5 });
+      return {
+        model,
+        optimizer,
+        step: ending(model, optimizer),
+        between: () => schedule.step(),
+      };
+    };
+    assert.deepEqual(trained(make, captured), trained(make, eager));
+  });
+
+  it('names its inputs by their roles, and the gradients of parameters', () => {
+    const model = new nn.Linear(2, 1);
+    const optimizer = new optim.Adam(model.parameters(), { lr: tensor(0.1), capturable: true });
+    const scale = tensor(2);
+    const made = captureStep(
+      (x: Tensor) => {
+        model(x).mul(scale).sum().backward();
+        optimizer.step();
+        optimizer.zeroGrad();
+      },
+      [ones([3, 2])],
+    );
+    assert.deepEqual(
+      made.inputs.map(({ role, name }) => `${role}: ${name}`),
+      [
+        'argument: argument 0',
+        'parameter: weight',
+        'parameter: bias',
+        ...['step', 'exp_avg', 'exp_avg_sq'].flatMap((key) => [
+          `state: ${key} of weight`,
+          `state: ${key} of bias`,
+        ]),
+        'rate: lr of group 0 of Adam',
+        'other: a tensor from outside',
+      ],
+    );
+    const { weight, bias } = model;
+    assert.deepEqual(
+      made.inputs.filter(({ role }) => role === 'state').map(({ parameter }) => parameter),
+      [weight, bias, weight, bias, weight, bias],
+    );
+    assert.deepEqual(
+      made.inputs.map(({ node }) => node),
+      made.graph.placeholders,
+    );
+    const used = made.graph.callNodes.find(({ name }) => name.startsWith('adamStep'))?.inputs;
+    assert.deepEqual(new Set(made.gradients.map(({ owner }) => owner)), new Set([weight, bias]));
+    for (const { value, node } of made.gradients) {
+      assert.equal(node, null);
+      assert.ok(value !== null && used?.some((each) => sameValue(each, value)));
+    }
+  });
+
+  it('adds to gradients that exist before the step, whose tensors stay the same', () => {
+    const make = (): Training => {
+      const model = new Net();
+      const optimizer = adam(model.parameters());
+      for (const p of model.parameters()) p.grad = ones(p.shape);
+      const step = (x: Tensor): void => {
+        model(x).square().mean().backward();
+        optimizer.step();
+        optimizer.zeroGrad({ setToNone: false });
+      };
+      return { model, optimizer, step };
+    };
+    assert.deepEqual(trained(make, captured), trained(make, eager));
+  });
+
+  it('refuses to run with other arguments, settings, state or gradients, and says what differs', () => {
+    const changes: [RegExp, (t: Training & { x: Tensor }) => Tensor][] = [
+      [/argument 0 was float32\[3, 4\] on cpu and is float32\[5, 4\]/, () => randn([5, 4])],
+      [
+        /Adam: group 0, betas\[0\] was 0.9 and is 0.5/,
+        ({ optimizer, x }) => {
+          Object.assign(optimizer.paramGroups[0] as object, { betas: [0.5, 0.999] });
+          return x;
+        },
+      ],
+      [
+        /Adam: group 0, lr was the tensor and is another one/,
+        ({ optimizer, x }) => {
+          optimizer.loadStateDict(optimizer.stateDict());
+          return x;
+        },
+      ],
+      [
+        /\.grad was null/,
+        ({ model, x }) => {
+          for (const p of model.parameters()) p.grad = ones(p.shape);
+          return x;
+        },
+      ],
+      [
+        /Net.training was true and is false/,
+        ({ model, x }) => {
+          model.eval();
+          return x;
+        },
+      ],
+    ];
+    for (const [message, change] of changes) {
+      const made = training(adam, ending)();
+      const x = randn([3, 4]);
+      const step = captureStep(made.step, [x]);
+      step.run(x);
+      assert.ok(step.matches(x));
+      assert.equal(step.difference(x), null);
+      const other = change({ ...made, x });
+      assert.ok(!step.matches(other));
+      assert.match(step.difference(other) ?? '', message);
+      assert.throws(
+        () => step.run(other),
+        (error: Error) => error instanceof CompileError && message.test(error.message),
+      );
+      captureStep(made.step, [other]).run(other);
+    }
+  });
+
+  it('refuses what a graph cannot repeat, and leaves everything as it was', () => {
+    const refused: [RegExp, MakeStep][] = [
+      [
+        /a value of a tensor, float32\[\], was read/,
+        (model) => (x) => {
+          const loss = model(x).mean();
+          loss.backward();
+          return loss.item();
+        },
+      ],
+      [
+        /made without capturable: true/,
+        (model) => {
+          const other = new optim.Adam(model.parameters());
+          return (x) => {
+            model(x).mean().backward();
+            other.step();
+          };
+        },
+      ],
+      [
+        /a hook was registered on a leaf/,
+        (model) => (x) => {
+          model.first.weight.registerHook((grad) => grad);
+          model(x).mean().backward();
+        },
+      ],
+      [
+        /requiresGrad_\(\) changed a tensor/,
+        (model) => (x) => {
+          model.first.weight.requiresGrad_(false);
+          model(x).mean().backward();
+        },
+      ],
+      [
+        /loadStateDict\(\) of Adam was called/,
+        (_, optimizer) => () => {
+          optimizer.loadStateDict(optimizer.stateDict());
+        },
+      ],
+      [
+        /was changed/,
+        (model) => (x) => {
+          model(x).mean().backward();
+          (model as unknown as { count: number }).count = 1;
+        },
+      ],
+    ];
+    for (const [message, makeStep] of refused) {
+      const made = training(adam, makeStep)();
+      const before = stateOf(made);
+      const x = randn([3, 4]);
+      assert.throws(
+        () => captureStep(made.step, [x]),
+        (error: Error) => error instanceof CompileError && message.test(error.message),
+      );
+      assert.deepEqual(stateOf(made), before);
+    }
+  });
+
+  it('refuses a step that is asynchronous', () => {
+    let calls = 0;
+    const step = async (): Promise<void> => {
+      calls++;
+    };
+    assert.throws(() => captureStep(step, []), /captureStep: expected a synchronous step/);
+    assert.equal(calls, 0);
+    assert.throws(
+      () => captureStep(() => step(), []),
+      /captureStep: the function returned before its end, as asynchronous ones/,
+    );
+  });
+
+  it('refuses arguments of wrong kinds', () => {
+    const calls: [RegExp, () => unknown][] = [
+      [/fn/, () => captureStep(1 as never, [])],
+      [/args/, () => captureStep(() => 0, 1 as never)],
+      [
+        /there is no option "placements"/,
+        () => captureStep(() => 0, [], { placements: 1 } as never),
+      ],
+      [/distribute/, () => captureStep(() => 0, [], { distribute: {} as never })],
+      [/distribute/, () => captureStep(() => 0, [], { distribute: new Map([[1, 2]]) as never })],
+    ];
+    for (const [message, call] of calls)
+      assert.throws(
+        call,
+        (error: Error) => error instanceof ArgumentError && message.test(error.message),
+      );
+  });
+});
