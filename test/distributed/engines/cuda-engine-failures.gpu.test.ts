@@ -332,4 +332,17 @@ describe('the error of GPU ranks that are processes', function () {
         /rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*\(call 1\) \(timeout after 2000 ms\)/s,
       );
   });
+
+  it('does not come while the missing rank compiles', async () => {
+    const [all, error] = await heard('compiles', 2_000);
+    assert.deepEqual([error, all.map(({ message }) => message)], [null, all.map(() => 'no error')]);
+  });
+
+  it('names after the timeout a rank that has compiled for too long', async () => {
+    const [all] = await heard('compilesTooLong', 2_000);
+    assert.match(
+      (all[0] as Heard).message,
+      /rank 1 has been compiling the graph of step for \d\.\d s, its last call was allReduce/,
+    );
+  });
 });

@@ -13,7 +13,14 @@ import {
   getWorldSize,
   initProcessGroup,
 } from '../../../lib/distributed.js';
-import { full, type Tensor } from '../../../lib/index.js';
+import {
+  type CompileBackend,
+  compile,
+  compiler,
+  full,
+  ones,
+  type Tensor,
+} from '../../../lib/index.js';
 
 const [scenario, folder] = process.argv.slice(2) as [string, string];
 const device = 'cuda' as const;
@@ -37,6 +44,15 @@ async function report(call: (t: Tensor) => void, t: Tensor): Promise<void> {
 
 const sum = (t: Tensor): void => void allReduce(t);
 const spread = (t: Tensor): void => void broadcast(t, 0);
+
+function compileSlowly(): void {
+  const step = (x: Tensor): Tensor => x.mul(2);
+  const backend: CompileBackend = (module) => {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 6_000);
+    return module.forward.bind(module);
+  };
+  compile(step, { backend })(ones([2]));
+}
 
 const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
   /** Rank 1 calls another collective. */
@@ -72,6 +88,17 @@ const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
   /** Rank 1 does not come within the timeout. */
   async late(rank) {
     if (rank === 1) await sleep(6_000);
+    await report(sum, filled(4));
+  },
+  /** Rank 1 compiles for longer than the timeout. */
+  async compiles(rank) {
+    if (rank === 1) compileSlowly();
+    await report(sum, filled(4));
+  },
+  /** The same, for longer than a rank may compile. */
+  async compilesTooLong(rank) {
+    compiler.config.compileTimeoutMs = 500;
+    if (rank === 1) compileSlowly();
     await report(sum, filled(4));
   },
 };
