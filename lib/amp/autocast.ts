@@ -42,6 +42,8 @@ const defaults: Record<DeviceType, DType> = { cpu: bfloat16, cuda: float16 };
 const regions: Record<DeviceType, Region | null> = { cpu: null, cuda: null };
 const cache = new CastCache();
 let depth = 0;
+/** The dtypes of the open regions: `bfloat16/` on the CPU alone. */
+let state = '/';
 
 function checkDeviceType(op: string, deviceType: unknown): void {
   checkOneOf(op, 'deviceType', deviceType, Object.keys(regions));
@@ -60,8 +62,11 @@ export function getAutocastDtype(deviceType: DeviceType): DType {
 }
 
 /** The settings that a graph captured inside a region is guarded on. @internal */
-export function autocastState(): string {
-  return (['cpu', 'cuda'] as const)
+export const autocastState = (): string => state;
+
+/** Called after a change of the regions. */
+function regionsChanged(): void {
+  state = (['cpu', 'cuda'] as const)
     .map((type) => (isAutocastEnabled(type) ? getAutocastDtype(type).name : ''))
     .join('/');
 }
@@ -99,6 +104,7 @@ export function autocast<T>(options: AutocastOptions, fn: () => T): T {
   }
   const before = regions[deviceType];
   regions[deviceType] = { dtype: dtype ?? getAutocastDtype(deviceType), enabled, cacheEnabled };
+  regionsChanged();
   const autocastBefore = setAutocast(anyEnabled());
   depth++;
   try {
@@ -108,6 +114,7 @@ export function autocast<T>(options: AutocastOptions, fn: () => T): T {
   } finally {
     depth--;
     regions[deviceType] = before;
+    regionsChanged();
     setAutocast(autocastBefore);
     if (depth === 0) cache.clear();
   }

@@ -20,7 +20,13 @@ import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
 import { functionalise } from '../passes/functionalise.js';
 import { buildPlan } from '../schedule/plan.js';
-import { inputsOf, inScope, type LoweredFunction, runCompiled } from './compiled-function.js';
+import {
+  inputsOf,
+  inScope,
+  type LoweredFunction,
+  placesOf,
+  runCompiled,
+} from './compiled-function.js';
 import { type JointTrace, traceJoint } from './joint.js';
 
 /** Compiles a lowered graph: the graph of local ops, and values like those it will get. */
@@ -171,22 +177,27 @@ function compileTrace(
   const locals = inputsOf(trace, primals);
   const name = joint.graph.title.replace('the graph of ', '');
   const run = compiled('fwCompiler', fwCompiler, forward, locals);
+  let backwardGraph: LoweredFunction | null = null;
   const fns = {
     trace,
+    places: placesOf(trace),
     name: name === '' ? 'a function' : name,
     site: hasBackward ? callSite() : '',
     // A plan makes no tensors beside its results.
     forward: fwCompiler === runAsPlan ? run : inScope(run),
     backward:
       backward === null ? null : compiled('bwCompiler', bwCompiler, backward, examplesOf(backward)),
-    backwardGraph:
-      backward === null ? null : runOpByOp(new GraphModule(backward, belowHistory), []),
+    backwardGraph: () => {
+      backwardGraph ??= runOpByOp(new GraphModule(backward as Graph, belowHistory), []);
+      return backwardGraph;
+    },
     savedPrimals: saved.map((value) => {
       const at = 'node' in value ? joint.primals.indexOf(value.node) : -1;
       return at < 0 ? -1 : (trace.locals[at] as number);
     }),
   };
-  return (...inputs) => runCompiled(fns, [...inputs, ...constants]);
+  return (...inputs) =>
+    runCompiled(fns, constants.length === 0 ? inputs : [...inputs, ...constants]);
 }
 
 /** Where calls of a lowered graph enter: they are counted in versions, and not recorded. */

@@ -31,16 +31,36 @@ export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunVa
 /** What a compiled function runs. @internal */
 export interface LoweredFunctions {
   readonly trace: JointTrace;
+  readonly places: OutputPlaces;
   /** The name of the function, and where it was called first, for errors. */
   readonly name: string;
   readonly site: string;
   readonly forward: LoweredFunction;
   /** Null if nothing has a gradient. */
   readonly backward: LoweredFunction | null;
-  /** The same, op by op. */
-  readonly backwardGraph: LoweredFunction | null;
+  /** The same, op by op, made when a capture first asks for it. */
+  readonly backwardGraph: () => LoweredFunction;
   /** For each saved value, the primal that it is; -1 for others. */
   readonly savedPrimals: readonly number[];
+}
+
+/** Where results of a function are, looked up once. @internal */
+export interface OutputPlaces {
+  /** For each output, the first one that is the same object. */
+  readonly first: readonly number[];
+  /** The outputs that are views of inputs. */
+  readonly views: readonly number[];
+  /** For each root, the output that it is; -1 for a primal. */
+  readonly roots: readonly number[];
+}
+
+/** @internal */
+export function placesOf({ outputs, roots }: JointTrace): OutputPlaces {
+  return {
+    first: outputs.map((source) => outputs.indexOf(source)),
+    views: outputs.flatMap(({ kind }, i) => (kind === 'view' ? [i] : [])),
+    roots: roots.map(({ source }) => (source.kind === 'primal' ? -1 : outputs.indexOf(source))),
+  };
 }
 
 const OUTPUT_SHARES_MEMORY =
@@ -48,23 +68,28 @@ const OUTPUT_SHARES_MEMORY =
 
 /** Runs the function on all primals: the inputs of the front graph and its constants. */
 export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[]): Tensor[] {
-  const { trace, forward, backward } = fns;
+  const { trace, places, forward, backward } = fns;
   const locals = inputsOf(trace, primals);
   const before = versionsOf(trace.versions, primals);
   const values = withoutGrad(forward, locals);
   for (const i of trace.waited) markAsynchronous(localOf(primals[i] as Tensor) as Tensor, false);
   if (before !== null) countChanges(trace.versions, primals, before);
-  const results = new Map<OutputSource, Tensor>();
-  for (const source of trace.outputs)
-    if (!results.has(source)) results.set(source, resultOf(source, values, primals));
+  const { outputs } = trace;
+  const { first, views } = places;
+  const results = new Array<Tensor>(outputs.length);
+  for (let i = 0; i < outputs.length; i++) {
+    const at = first[i] as number;
+    results[i] =
+      at < i ? (results[at] as Tensor) : resultOf(outputs[i] as OutputSource, values, primals);
+  }
   if (backward !== null) recordNode(fns, primals, values, results);
   // Views are made when their input has its new history; a view that is given twice is one object.
-  for (const source of results.keys())
-    if (source.kind === 'view') {
-      const { index, steps } = source.view;
-      results.set(source, replayViews(primals[index] as Tensor, steps));
-    }
-  return trace.outputs.map((source) => results.get(source) as Tensor);
+  for (let k = 0; k < views.length; k++) {
+    const i = views[k] as number;
+    const at = first[i] as number;
+    results[i] = at < i ? (results[at] as Tensor) : viewOf(outputs[i] as OutputSource, primals);
+  }
+  return results;
 }
 
 /** The versions of these primals; null for none. */
@@ -108,8 +133,11 @@ export function inputsOf(
   { locals, wholes }: JointTrace,
   primals: readonly RunValue[],
 ): readonly RunValue[] {
-  const inputs = locals.map((i) => localOf(primals[i] as RunValue));
-  for (const i of wholes) inputs.push(primals[i] as RunValue);
+  const inputs = new Array<RunValue>(locals.length + wholes.length);
+  for (let i = 0; i < locals.length; i++)
+    inputs[i] = localOf(primals[locals[i] as number] as RunValue);
+  for (let i = 0; i < wholes.length; i++)
+    inputs[locals.length + i] = primals[wholes[i] as number] as RunValue;
   return inputs;
 }
 
@@ -133,28 +161,33 @@ function resultOf(
   return result;
 }
 
+function viewOf(source: OutputSource, primals: readonly RunValue[]): Tensor {
+  const { index, steps } = (source as OutputSource & { kind: 'view' }).view;
+  return replayViews(primals[index] as Tensor, steps);
+}
+
 function recordNode(
   fns: LoweredFunctions,
   primals: readonly RunValue[],
   values: readonly RunValue[],
-  results: ReadonlyMap<OutputSource, Tensor>,
+  results: readonly Tensor[],
 ): void {
   const { roots, joint } = fns.trace;
   const node = new CompiledNode(fns, primals);
-  roots.forEach(({ source }, i) => {
-    const result =
-      source.kind === 'primal'
-        ? (primals[source.index] as Tensor)
-        : (results.get(source) as Tensor);
+  for (let i = 0; i < roots.length; i++) {
+    const { source } = roots[i] as Root;
     if (source.kind === 'primal') {
-      changeHistory(result, node, i);
-      result.leafRequiresGrad = false;
+      const primal = primals[source.index] as Tensor;
+      changeHistory(primal, node, i);
+      primal.leafRequiresGrad = false;
     } else {
+      const result = results[fns.places.roots[i] as number] as Tensor;
       result.node = node;
       result.outputNr = i;
     }
-  });
-  const returned = new Set([...results.values()].map(heldOf));
+  }
+  const returned = new Set<Tensor>();
+  for (let i = 0; i < results.length; i++) returned.add(heldOf(results[i] as Tensor));
   node.save(values.slice(joint.forwardOutputs), primals, returned);
 }
 
@@ -198,8 +231,8 @@ class CompiledNode extends Node {
     );
     const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
     // A capture records the ops of the graph, whatever a compiler has made of it.
-    const run = layers.backend.capture === null ? backward : backwardGraph;
-    const values = immediately(() => (run as LoweredFunction)(...saved, ...tangents));
+    const run = layers.backend.capture === null ? (backward as LoweredFunction) : backwardGraph();
+    const values = immediately(() => run(...saved, ...tangents));
     return trace.gradients.map((gradient) => gradientOf(gradient, values));
   }
 
