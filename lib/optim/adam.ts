@@ -14,6 +14,7 @@ import {
   checkRate,
   convertStep,
   countsByTensors,
+  hasStep,
   rateBeside,
   rateOn,
   scalarFor,
@@ -98,7 +99,7 @@ abstract class AdamBase extends Optimizer<Group> {
     const state = this.state.get(p);
     const isComplete =
       state !== undefined &&
-      (typeof state['step'] === 'number') !== countsByTensors(group) &&
+      hasStep(p, state['step'], group) &&
       (!group.amsgrad || state['max_exp_avg_sq'] !== undefined);
     if (!isComplete) return this.creating(() => this.completeState(p, group));
     this.checkState(state);

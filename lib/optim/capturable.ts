@@ -49,28 +49,53 @@ export const numberOf = (value: Tensor | number): number =>
 export const rateOn = (lr: Tensor | number, { device }: Tensor): Tensor | number =>
   typeof lr === 'number' || lr.device === device ? lr : lr.detach().to(device);
 
-/** The rate for ops on a parameter: on its device, and replicated on its mesh. */
+/** A rate or count for ops on a parameter: on its device, and replicated on its mesh. */
 export function rateBeside(lr: Tensor | number, p: Tensor): Tensor | number {
   const there = rateOn(lr, p);
   if (typeof there === 'number' || there.sharding !== null || p.sharding === null) return there;
   return p.sharding.replicated(there.detach());
 }
 
+/**
+ * Writes a new rate into the tensor that a group had as its rate, since captured steps and programs
+ * hold that, if the group can still have one.
+ */
+export function keepRate(group: Capturable, before: unknown): void {
+  const { lr } = group;
+  if (!(before instanceof Tensor) || !countsByTensors({ ...group, lr: before })) return;
+  noGrad(() => (lr instanceof Tensor ? before.copy_(lr) : before.fill_(lr as number)));
+  group.lr = before;
+}
+
 /** A count of steps beside a parameter, which no scope disposes of; replicated on its mesh. */
 export const stepTensor = (p: Tensor, steps: number): Tensor =>
   keep(noGrad(() => p.detach().newFull([], steps, { dtype: float32 })));
 
-/** Gives a state the kind of count that its group has. A tensor is read if a number is needed. */
+/** Whether the count of a parameter is what its group needs; see {@link convertStep}. */
+export function hasStep(p: Tensor, step: Tensor | number | undefined, group: Capturable): boolean {
+  if (!countsByTensors(group)) return typeof step === 'number';
+  return (
+    step instanceof Tensor &&
+    step.device === p.device &&
+    (step.sharding === null) === (p.sharding === null)
+  );
+}
+
+/**
+ * Gives a state the kind of count that its group has: a number, or a tensor beside the parameter. A
+ * tensor is read if a number is needed.
+ */
 export function convertStep(
   p: Tensor,
   state: Record<string, Tensor | number>,
   group: Capturable,
 ): void {
   const { step } = state;
-  if (step === undefined) return;
-  if (countsByTensors(group)) {
-    if (typeof step === 'number') state['step'] = stepTensor(p, step);
-  } else if (typeof step !== 'number') state['step'] = numberOf(step);
+  if (step === undefined || hasStep(p, step, group)) return;
+  if (!countsByTensors(group)) state['step'] = numberOf(step);
+  else if (typeof step === 'number' || step.sharding !== null)
+    state['step'] = stepTensor(p, numberOf(step));
+  else state['step'] = keep(rateBeside(step, p) as Tensor);
 }
 
 /**

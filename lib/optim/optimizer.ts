@@ -13,7 +13,7 @@ import type { ArgumentsOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { reportCall } from '../core/unrepeatable.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
-import { convertStep } from './capturable.js';
+import { convertStep, keepRate } from './capturable.js';
 import {
   copyState,
   type EarlierOptimizerStateDict,
@@ -182,7 +182,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     const op = `${this.constructor.name}.step`;
     for (const [i, p] of params.entries())
       for (const [name, value] of Object.entries(this.state.get(p) ?? {}))
-        if (value instanceof Tensor && !sameShape(value.shape, p.shape))
+        if (name !== 'step' && value instanceof Tensor && !sameShape(value.shape, p.shape))
           throw new ArgumentError(
             `${op}: expected ${name} of parameter ${i} to have the shape of the parameter, ` +
               `${formatShape(p.shape)}, got ${formatShape(value.shape)}. The parameter changed ` +
@@ -260,7 +260,10 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     this.state.clear();
     for (const [param, values] of copies) this.state.set(param, values);
     groups.forEach((group, i) => {
-      Object.assign(this.paramGroups[i] as object, group);
+      const own: Hyperparameters = this.paramGroups[i] as ParamGroup<H>;
+      const { lr } = own;
+      Object.assign(own, group);
+      keepRate(own, lr);
     });
   }
 

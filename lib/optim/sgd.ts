@@ -14,11 +14,12 @@ import { sgdStep } from '../ops/optimizer-steps.js';
 import { where } from '../ops/where.js';
 import {
   checkRate,
+  convertStep,
   countsByTensors,
+  hasStep,
   numberOf,
   rateBeside,
   rateOn,
-  stepTensor,
 } from './capturable.js';
 import {
   checkStepMode,
@@ -158,19 +159,19 @@ export class SGD extends Optimizer<Group> {
   }
 
   protected override prepareState(p: Tensor, group: ParamGroup<Group>): void {
-    if (group.momentum !== 0) this.countedState(p);
+    if (group.momentum !== 0) this.countedState(p, group);
   }
 
-  private countedState(p: Tensor): ParamState {
+  private countedState(p: Tensor, group: ParamGroup<Group>): ParamState {
     const state = this.state.get(p);
-    if (state?.['momentum_buffer'] !== undefined && state['step'] instanceof Tensor) return state;
+    if (state?.['momentum_buffer'] !== undefined && hasStep(p, state['step'], group)) return state;
     return this.creating(() => {
-      const steps = this.isStarted(p) ? numberOf(state?.['step'] ?? 1) : 0;
-      const made = {
+      const made: ParamState = {
         ...state,
         momentum_buffer: state?.['momentum_buffer'] ?? this.zerosFor(p),
-        step: stepTensor(p, steps),
+        step: state?.['step'] ?? Number(this.isStarted(p)),
       };
+      convertStep(p, made, group);
       this.state.set(p, made);
       return made;
     });
@@ -195,7 +196,7 @@ export class SGD extends Optimizer<Group> {
 
   private runByTensors(group: ParamGroup<Group>, params: readonly Tensor[]): void {
     const grads = params.map((p) => gradOf(p) as Tensor);
-    const states = group.momentum === 0 ? null : params.map((p) => this.countedState(p));
+    const states = group.momentum === 0 ? null : params.map((p) => this.countedState(p, group));
     const buffers = states?.map((state) => state['momentum_buffer'] as Tensor) ?? null;
     const steps = states?.map((state) => state['step'] as Tensor) ?? null;
     if (steps !== null) foreachAddScalar_(steps, 1);

@@ -159,6 +159,15 @@ describe('a capturable optimizer', () => {
       })());
   }
 
+  it('reports the error of a step whose state has the shapes of its parameters', () => {
+    const p = new nn.Parameter(randn([3]));
+    const optimizer = new optim.Adam([p], { capturable: true });
+    p.grad = p.detach().clone();
+    optimizer.step();
+    delete (optimizer.state.get(p) as Record<string, unknown>)['exp_avg'];
+    assert.throws(() => optimizer.step(), /the state of a parameter has no exp_avg/);
+  });
+
   it('keeps its state in the dtype of 16-bit parameters, and its count in float32', () => {
     const p = new nn.Parameter(randn([3]).to(bfloat16));
     p.grad = p.detach().clone();
@@ -217,6 +226,23 @@ describe('a learning rate that is a tensor', () => {
     const other = new optim.SGD(parameters());
     other.loadStateDict(state);
     assert.equal(other.paramGroups[0]?.lr, 0.25);
+  });
+
+  it('keeps its identity when a state is loaded, whatever that has', () => {
+    const lr = tensor(0.5);
+    const optimizer = new optim.Adam(parameters(), { lr, capturable: true });
+    for (const [saved, value] of [
+      [tensor(0.25), 0.25],
+      [0.125, 0.125],
+    ] as const) {
+      const given = { lr: saved, capturable: true };
+      optimizer.loadStateDict(new optim.Adam(parameters(), given).stateDict());
+      assert.equal(optimizer.paramGroups[0]?.lr, lr);
+      assert.equal(lr.item(), value);
+    }
+    optimizer.loadStateDict(new optim.Adam(parameters(), { lr: 0.75 }).stateDict());
+    assert.equal(optimizer.paramGroups[0]?.lr, 0.75);
+    assert.equal(lr.item(), 0.125);
   });
 
   it('is refused where steps do not read it, and with a wrong shape or dtype', () => {

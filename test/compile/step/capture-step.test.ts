@@ -276,7 +276,7 @@ describe('captureStep', () => {
         },
       ],
       [
-        /Adam: group 0, lr was the tensor and is another one/,
+        /Adam: group 0, step of parameter 0 was the tensor and is another one/,
         ({ optimizer, x }) => {
           optimizer.loadStateDict(optimizer.stateDict());
           return x;

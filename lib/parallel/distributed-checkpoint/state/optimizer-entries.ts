@@ -90,10 +90,19 @@ function namesOf(
 function groupsOf(optimizer: optim.Optimizer, names: ReadonlyMap<Tensor, string>): Group[] {
   const saved = optimizer.stateDict().param_groups;
   return optimizer.paramGroups.map(({ params }, i) => ({
-    ...saved[i],
+    ...withNumbers(saved[i] as object),
     params: params.map((parameter) => names.get(parameter) as string),
   }));
 }
+
+/** Rates may be tensors of one element; a checkpoint has their values. */
+const withNumbers = (group: object): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(group).map(([name, value]) => [
+      name,
+      value instanceof Tensor ? value.item() : value,
+    ]),
+  );
 
 /** Loads the states of parameters in place where there are some, and else into new tensors. */
 function addTargets(
@@ -166,9 +175,12 @@ function savedGroup(saved: CheckpointIndex, full: string): Group | null {
   return Array.isArray((group as Group | null)?.params) ? (group as Group) : null;
 }
 
+/** Entries of groups that do not make an optimizer what it is. */
+const NO_OPTIONS: ReadonlySet<string> = new Set(['params', 'initial_lr', 'capturable']);
+
 /** The options of a group that make an optimizer what it is; schedules add one. */
 const optionsOf = (group: object): string[] =>
-  Object.keys(group).filter((name) => name !== 'params' && name !== 'initial_lr');
+  Object.keys(group).filter((name) => !NO_OPTIONS.has(name));
 
 /** @throws CheckpointError if the checkpoint has the state of an optimizer with other options */
 function checkSameOptions(

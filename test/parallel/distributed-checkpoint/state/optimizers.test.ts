@@ -3,8 +3,26 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { type CheckpointState, distributedCheckpoint } from '../../../../lib/distributed.js';
-import { CheckpointError, nn, ones, optim } from '../../../../lib/index.js';
+import {
+  type CheckpointState,
+  DTensor,
+  distributedCheckpoint,
+  distributeTensor,
+  initDeviceMesh,
+  Shard,
+} from '../../../../lib/distributed.js';
+import {
+  CheckpointError,
+  manualSeed,
+  nn,
+  noGrad,
+  ones,
+  optim,
+  randn,
+  type Tensor,
+  tensor,
+} from '../../../../lib/index.js';
+import { withRanks } from '../../../../lib/testing/index.js';
 
 let folder: string;
 beforeEach(() => {
@@ -56,6 +74,36 @@ describe('the state of an optimizer', () => {
       await assert.rejects(load(makers[given]), isRefused);
       await load(makers[saved]);
     });
+
+  for (const form of [{ foreach: true }, { foreach: false }])
+    it(`of sharded parameters goes on if it is capturable, with ${JSON.stringify(form)}`, () =>
+      withRanks(2, async () => {
+        const mesh = initDeviceMesh('cpu', [2]);
+        const make = () => {
+          manualSeed(1);
+          const p = new nn.Parameter(distributeTensor(randn([4, 2]), mesh, [Shard(0)]));
+          const lr = tensor(0.5);
+          const optimizer = new optim.AdamW([p], { lr, capturable: true, ...form });
+          return { p, lr, optimizer: optimizer as unknown as optim.Optimizer };
+        };
+        const step = ({ p, optimizer }: ReturnType<typeof make>): void => {
+          p.grad = p.detach().clone();
+          optimizer.step();
+        };
+        const [first, second] = [make(), make()];
+        step(first);
+        noGrad(() => first.lr.fill_(0.25));
+        const state = ({ p, optimizer }: ReturnType<typeof make>) => ({ p, optimizer });
+        await distributedCheckpoint.save(folder, state(first));
+        await distributedCheckpoint.load(folder, state(second));
+        assert.equal(second.optimizer.paramGroups[0]?.['lr'], second.lr);
+        for (const each of [first, second]) step(each);
+        const [a, b] = [first, second].map(({ p }) => (p as unknown as DTensor).toLocal().detach());
+        assert.deepEqual(await a?.read(), await b?.read());
+        const { step: count } = second.optimizer.state.get(second.p) as Record<string, Tensor>;
+        assert.ok(count instanceof DTensor);
+        assert.equal(await count.toLocal().itemAsync(), 2);
+      })());
 
   it('is taken by one with the same options, and with those that a schedule added', async () => {
     await saveTrained((model) => {
