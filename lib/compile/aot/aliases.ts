@@ -14,10 +14,10 @@ export interface ViewOfPrimal {
   readonly steps: readonly Node[];
 }
 
-/** The views that lead from an input to a result of a front graph; null if there are others. */
-export function viewOfPrimal(graph: Graph, output: number): ViewOfPrimal | null {
+/** The views that lead from an input to a value of a front graph; null if there are others. */
+export function viewOfPrimal(graph: Graph, of: Value): ViewOfPrimal | null {
   const steps: Node[] = [];
-  let value = graph.outputs[output] as Value;
+  let value = of;
   while ('node' in value && isView(value.node)) {
     steps.unshift(value.node);
     value = value.node.inputs[0] as Value;

@@ -8,6 +8,7 @@ import { copyInLayoutOf, hasLayoutOf } from '../../autograd/gradient-layout.js';
 import {
   alreadyReleased,
   changeHistory,
+  type Edge,
   type Gradients,
   Node,
   type NodeFacts,
@@ -23,7 +24,8 @@ import { zeros } from '../../ops/factories.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
 import { immediately } from '../lazy/lazily.js';
 import { replayViews } from './aliases.js';
-import type { JointTrace, OutputSource, PrimalGradient, Root, VersionChanges } from './joint.js';
+import type { JointTrace, PrimalGradient, Root, VersionChanges } from './joint.js';
+import type { LeafSource, OutputSource } from './output-sources.js';
 
 /** Runs a lowered graph. Inputs and results are local tensors, and random states of draws. */
 export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunValue[];
@@ -52,14 +54,21 @@ export interface OutputPlaces {
   readonly views: readonly number[];
   /** For each root, the output that it is; -1 for a primal. */
   readonly roots: readonly number[];
+  /** For each gradient, the output that is its leaf; -1 for a primal. */
+  readonly leaves: readonly number[];
+  /** Whether a run ends with more than its results. */
+  readonly hasEpilogue: boolean;
 }
 
 /** @internal */
-export function placesOf({ outputs, roots }: JointTrace): OutputPlaces {
+export function placesOf(trace: JointTrace): OutputPlaces {
+  const { outputs, roots, gradients, retained, attributes } = trace;
   return {
     first: outputs.map((source) => outputs.indexOf(source)),
     views: outputs.flatMap(({ kind }, i) => (kind === 'view' ? [i] : [])),
     roots: roots.map(({ source }) => (source.kind === 'primal' ? -1 : outputs.indexOf(source))),
+    leaves: gradients.map(({ of }) => (typeof of === 'number' ? -1 : outputs.indexOf(of))),
+    hasEpilogue: retained.length > 0 || attributes.length > 0,
   };
 }
 
@@ -74,7 +83,7 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[])
   const values = withoutGrad(forward, locals);
   for (const i of trace.waited) markAsynchronous(localOf(primals[i] as Tensor) as Tensor, false);
   if (before !== null) countChanges(trace.versions, primals, before);
-  const { outputs } = trace;
+  const { outputs, outputCount } = trace;
   const { first, views } = places;
   const results = new Array<Tensor>(outputs.length);
   for (let i = 0; i < outputs.length; i++) {
@@ -89,7 +98,24 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[])
     const at = first[i] as number;
     results[i] = at < i ? (results[at] as Tensor) : viewOf(outputs[i] as OutputSource, primals);
   }
+  if (places.hasEpilogue) finish(trace, primals, results);
+  results.length = outputCount;
   return results;
+}
+
+/** Does what the lowered graph leaves to the end. */
+function finish(
+  { outputs, retained, attributes }: JointTrace,
+  primals: readonly RunValue[],
+  results: readonly Tensor[],
+): void {
+  const at = (source: OutputSource): Tensor => results[outputs.indexOf(source)] as Tensor;
+  for (const source of retained) {
+    const t = source.kind === 'primal' ? (primals[source.index] as Tensor) : at(source);
+    (t as Tensor & { retainGrad(): void }).retainGrad();
+  }
+  for (const [{ module, name, value }, source] of attributes)
+    (module as Record<string, unknown>)[name] = source === null ? value : at(source);
 }
 
 /** The versions of these primals; null for none. */
@@ -153,6 +179,7 @@ function resultOf(
 ): Tensor {
   if (source.kind === 'primal') return primals[source.index] as Tensor;
   if (source.kind === 'view') return primals[source.view.index] as Tensor;
+  if (source.kind === 'leaf') return leafOf(source, values, primals);
   const local = values[source.at] as Tensor;
   local.base = null;
   if (source.isAsynchronous) markAsynchronous(local, true);
@@ -166,6 +193,16 @@ function viewOf(source: OutputSource, primals: readonly RunValue[]): Tensor {
   return replayViews(primals[index] as Tensor, steps);
 }
 
+/** A new leaf. It is there before the node that has an edge to it. */
+function leafOf(
+  { data, type, requiresGrad }: LeafSource,
+  values: readonly RunValue[],
+  primals: readonly RunValue[],
+): Tensor {
+  const t = data.kind === 'view' ? viewOf(data, primals) : resultOf(data, values, primals);
+  return type === null ? t.requiresGrad_(requiresGrad) : new type(t, requiresGrad);
+}
+
 function recordNode(
   fns: LoweredFunctions,
   primals: readonly RunValue[],
@@ -173,7 +210,11 @@ function recordNode(
   results: readonly Tensor[],
 ): void {
   const { roots, joint } = fns.trace;
-  const node = new CompiledNode(fns, primals);
+  const { leaves } = fns.places;
+  const edges = fns.trace.gradients.map(({ of }, i) =>
+    edgeOf((typeof of === 'number' ? primals[of] : results[leaves[i] as number]) as Tensor),
+  );
+  const node = new CompiledNode(fns, edges);
   for (let i = 0; i < roots.length; i++) {
     const { source } = roots[i] as Root;
     if (source.kind === 'primal') {
@@ -198,11 +239,8 @@ class CompiledNode extends Node {
   private saved: readonly (SavedTensor | RunValue)[] = [];
   private released = false;
 
-  constructor(fns: LoweredFunctions, primals: readonly RunValue[]) {
-    super(
-      fns.trace.roots.length,
-      fns.trace.gradients.map(({ primal }) => edgeOf(primals[primal] as Tensor)),
-    );
+  constructor(fns: LoweredFunctions, edges: (Edge | null)[]) {
+    super(fns.trace.roots.length, edges);
     this.fns = fns;
   }
 

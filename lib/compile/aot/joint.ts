@@ -7,8 +7,7 @@
  */
 import { edgeOf } from '../../autograd/accumulate-grad.js';
 import { runBackward } from '../../autograd/engine.js';
-import { gradMode } from '../../autograd/grad-mode.js';
-import type { Edge } from '../../autograd/node.js';
+import type { Edge, Node as TapeNode } from '../../autograd/node.js';
 import { isAsynchronous } from '../../core/asynchronous.js';
 import type { DrawParams } from '../../core/random.js';
 import { isNonOverlappingAndDense } from '../../core/shape.js';
@@ -16,33 +15,17 @@ import { heldOf, type Sharding } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
 import { type GradFn, Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
-import { detachOp } from '../../ops/view.js';
 import { capturing } from '../capture/capture.js';
+import type { AttributeSet } from '../capture/epilogue.js';
 import { recording } from '../capture/levels.js';
 import { Recorder } from '../capture/recorder.js';
-import type { RunValue } from '../graph/effects.js';
+import type { EffectName, RunValue } from '../graph/effects.js';
 import type { GraphModule } from '../graph/graph-module.js';
 import type { HookParams } from '../graph/hook-effects.js';
-import type { Node } from '../graph/node.js';
+import type { Node, Value } from '../graph/node.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import { BACKWARD, type JointGraph } from '../partition/joint-graph.js';
-import { primalNodes, type ViewOfPrimal, viewOfPrimal } from './aliases.js';
-
-/** Where a result of the front graph comes from when the lowered graph has run. @internal */
-export type OutputSource =
-  | { readonly kind: 'primal'; readonly index: number }
-  | { readonly kind: 'view'; readonly view: ViewOfPrimal }
-  | {
-      readonly kind: 'result';
-      /** Which result of the forward graph. */
-      readonly at: number;
-      /** The sharding of a distributed result; its local shard is without memory. */
-      readonly sharding: Sharding | null;
-      /** Whether it is the result of a collective that nobody has waited for. */
-      readonly isAsynchronous: boolean;
-      /** Whether another result shares its memory. */
-      readonly shared: boolean;
-    };
+import { type LeafSource, type OutputSource, OutputSources } from './output-sources.js';
 
 /** A differentiable result: the gradient that it gets is a tangent of the joint graph. @internal */
 export interface Root {
@@ -53,11 +36,11 @@ export interface Root {
   readonly sharding: Sharding | null;
 }
 
-/** The gradient of a primal. @internal */
+/** The gradient of a primal, or of a leaf that the function makes. @internal */
 export interface PrimalGradient {
-  /** The index among the primals of the front graph. */
-  readonly primal: number;
-  /** Which result of backward; -1 if no gradient reaches the primal. */
+  /** The index among the primals of the front graph, or the leaf. */
+  readonly of: number | LeafSource;
+  /** Which result of backward; -1 if no gradient reaches it. */
   readonly at: number;
   readonly sharding: Sharding | null;
 }
@@ -75,8 +58,16 @@ export interface JointTrace {
   readonly locals: readonly number[];
   /** The indices of distributed tensors that are primals as they are, behind the others. */
   readonly wholes: readonly number[];
-  /** One for each result of the front graph; equal results are one object. */
+  /**
+   * One for each result of the front graph, then those of attributes; equal ones are one object.
+   */
   readonly outputs: readonly OutputSource[];
+  /** How many of them are results of the front graph. */
+  readonly outputCount: number;
+  /** The attributes of modules that a run sets at its end, with the sources of tensors. */
+  readonly attributes: readonly (readonly [set: AttributeSet, source: OutputSource | null])[];
+  /** The tensors, no leaves, whose gradients are kept. */
+  readonly retained: readonly OutputSource[];
   readonly roots: readonly Root[];
   readonly gradients: readonly PrimalGradient[];
   /** The primals that were results of collectives, and that the function waits for. */
@@ -114,13 +105,13 @@ class JointTracer {
   private readonly asynchronous = new Map<Tensor, number>();
   /** The distributed ones, with the nodes of their local shards and of themselves. */
   private readonly wholes: { index: number; local: Node; node: Node }[] = [];
-  private readonly results: Tensor[] = [];
-  private readonly sources = new Map<Tensor, OutputSource>();
+  private readonly sources: OutputSources;
 
   constructor(module: GraphModule, primals: readonly RunValue[], recorder: Recorder) {
     this.module = module;
     this.primals = primals;
     this.recorder = recorder;
+    this.sources = new OutputSources(module.graph, this.borrowed, recorder);
   }
 
   trace(): JointTrace {
@@ -136,16 +127,17 @@ class JointTracer {
     );
     if (dirty.some((t) => views.has(t)))
       recorder.unsupported('a view that is an argument was changed in place with a gradient');
-    const sources = outputs.map((t, i) => this.sourceOf(t, i, outputs));
-    const forwardOutputs = this.results.length;
-    const forward = this.results.map((t) => recorder.resultOf(heldOf(t)));
+    const { sources, attributes } = this.addSources(outputs);
+    const { results } = this.sources;
+    const forward = results.map((t) => recorder.resultOf(heldOf(t)));
     const waited = [...this.asynchronous].flatMap(([t, i]) => (isAsynchronous(t) ? [] : [i]));
     const differentiable = [
-      ...this.results.filter((t) => t.gradFn !== null),
+      ...results.filter((t) => t.gradFn !== null),
       ...dirty.filter((t) => t.requiresGrad),
     ];
     const tangents: Node[] = [];
     const roots = differentiable.map((t) => this.rootOf(t, tangents));
+    const retained = this.retainedSources(dirty);
     const { gradients, values } = this.backward(
       roots.map(({ edge }) => edge),
       roots.map(({ tangent }) => tangent),
@@ -155,15 +147,72 @@ class JointTracer {
     graph.outputs = [...forward, ...values.map((t) => recorder.valueOf(heldOf(t)))];
     const { wholes, shared } = this.keepWholes();
     return {
-      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs, shared },
+      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs: results.length, shared },
       wholes,
       locals: this.locals,
-      outputs: sources,
+      outputs: [...sources, ...attributes.flatMap(([, source]) => source ?? [])],
+      outputCount: outputs.length,
+      attributes,
+      retained,
       roots: roots.map(({ root }) => root),
       gradients,
       waited,
       versions,
     };
+  }
+
+  /** The sources of the results, and of the tensors that attributes of modules are set to. */
+  private addSources(outputs: readonly Tensor[]): {
+    sources: OutputSource[];
+    attributes: [AttributeSet, OutputSource | null][];
+  } {
+    const { graph } = this.module;
+    const sets = this.recorder.epilogue.attributes;
+    const all = [...outputs, ...[...sets.values()].filter((t) => t !== null)];
+    const sources = outputs.map((t, i) => this.sources.add(t, graph.outputs[i] as Value, all));
+    const values = new Map(graph.nodes.map(({ params, inputs }) => [params, inputs[0]]));
+    const attributes = [...sets].map(([set, t]): [AttributeSet, OutputSource | null] => {
+      if (t === null) return [set, null];
+      const source = this.sources.add(t, values.get(set) as Value, all);
+      if (source.kind === 'result' && source.shared)
+        this.recorder.unsupported('an attribute of a module shares memory with another result');
+      return [set, source];
+    });
+    return { sources, attributes };
+  }
+
+  /**
+   * The sources of tensors whose gradients are kept. The engine keeps them at the node of the
+   * compiled function, which gets all of the gradient if no other result depends on the tensor.
+   */
+  private retainedSources(dirty: readonly Tensor[]): OutputSource[] {
+    const found: OutputSource[] = [];
+    for (const t of this.recorder.epilogue.retained) {
+      const { node, outputNr } = t as { node: TapeNode | null; outputNr: number };
+      if (node?.retained?.[outputNr] === t) node.retained[outputNr] = undefined;
+      const index = this.borrowed.get(t);
+      const source =
+        index === undefined ? this.sources.get(t) : ({ kind: 'primal', index } as const);
+      if (source === undefined) continue;
+      if (dirty.includes(t) || this.feedsOthers(t))
+        this.recorder.unsupported('retainGrad() was called on a tensor that results depend on');
+      found.push(source);
+    }
+    return found;
+  }
+
+  /** Whether another result than the tensor itself has a gradient for it. */
+  private feedsOthers(t: Tensor): boolean {
+    if (this.borrowed.has(t)) return false;
+    const seen = new Set<unknown>();
+    const queue = this.sources.results.filter((each) => each !== t).map(({ node }) => node);
+    for (let node = queue.pop(); node !== undefined; node = queue.pop()) {
+      if (node === null || seen.has(node)) continue;
+      if (node === t.node) return true;
+      seen.add(node);
+      queue.push(...(node as TapeNode).edges.map((edge) => edge?.node ?? null));
+    }
+    return false;
   }
 
   /** Effects that set versions, and hooks that change what they will, are repeated as they are. */
@@ -179,9 +228,15 @@ class JointTracer {
     }));
   }
 
-  /** A hook that runs JavaScript in every backward pass must not run at the capture only. */
+  /**
+   * A hook that runs JavaScript in every backward pass must not run at the capture only. Functions
+   * and hooks of the program may read attributes, which a run sets at its end.
+   */
   private refuseUnrepeatable(): void {
     const { nodes, outputs } = this.module.graph;
+    const has = (name: EffectName): boolean => nodes.some(({ effect }) => effect === name);
+    if (has('setAttribute') && has('applyFunction'))
+      this.recorder.unsupported('attributes of modules were set beside calls of functions');
     if (nodes.some((n) => n.effect === 'registerHook' && (n.params as HookParams).hook !== null))
       this.recorder.unsupported('a hook was registered that uses no tensor of the function');
     if (outputs.some((v) => 'node' in v && v.node.effect === 'readVersion'))
@@ -246,53 +301,6 @@ class JointTracer {
   /** Whether two primals are on one memory. */
   private sharesMemory = false;
 
-  private sourceOf(t: Tensor, position: number, outputs: readonly Tensor[]): OutputSource {
-    const known = this.sources.get(t);
-    if (known !== undefined) return known;
-    const source = this.newSource(t, position, outputs);
-    this.sources.set(t, source);
-    return source;
-  }
-
-  private newSource(t: Tensor, position: number, outputs: readonly Tensor[]): OutputSource {
-    const { borrowed, recorder } = this;
-    const index = borrowed.get(t);
-    if (index !== undefined) return { kind: 'primal', index };
-    if ([...borrowed.keys()].some((primal) => primal.storage === t.storage)) {
-      const view =
-        viewOfPrimal(this.module.graph, position) ??
-        recorder.unsupported('a result on the memory of an input is not a view of the input');
-      if (t.requiresGrad && view.steps.some(endsHistory))
-        recorder.unsupported('a detached view of an input got a history');
-      if (this.isHooked(view))
-        recorder.unsupported('a view of an input got a hook and is a result');
-      return { kind: 'view', view };
-    }
-    if (t.leafRequiresGrad && t.node === null)
-      recorder.unsupported('a leaf that requires a gradient was created');
-    this.results.push(t);
-    return {
-      kind: 'result',
-      at: this.results.length - 1,
-      sharding: t.sharding,
-      isAsynchronous: isAsynchronous(heldOf(t)),
-      shared: outputs.some((other) => other !== t && other.storage === t.storage),
-    };
-  }
-
-  /** Whether an effect of the front graph watches the gradient of a view or of its input. */
-  private isHooked({ index, steps }: ViewOfPrimal): boolean {
-    const { graph } = this.module;
-    const observed = new Set([primalNodes(graph)[index], ...steps]);
-    return graph.nodes.some(
-      ({ effect, inputs: [of] }) =>
-        (effect === 'registerHook' || effect === 'retainGrad') &&
-        of !== undefined &&
-        'node' in of &&
-        observed.has(of.node),
-    );
-  }
-
   private rootOf(t: Tensor, tangents: Node[]): { root: Root; edge: Edge; tangent: Tensor } {
     const { shape, strides, dtype, device } = heldOf(t);
     const dense = isNonOverlappingAndDense(shape, strides);
@@ -315,11 +323,15 @@ class JointTracer {
     if (edges.length === 0) return { gradients: [], values: [] };
     if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
       this.recorder.unsupported('an input was changed that shares memory with another input');
-    const wanted = [...this.borrowed].filter(
+    const primals = [...this.borrowed].filter(
       ([t, i]) => this.histories[i] !== null || t.leafRequiresGrad,
     );
+    const leaves = [...this.sources.leaves].filter(([t]) => t.leafRequiresGrad);
     this.recorder.tags = new Set([BACKWARD]);
-    const captures = wanted.map(([t, i]) => this.edgeOfPrimal(t, i));
+    const captures = [
+      ...primals.map(([t, i]) => this.edgeOfPrimal(t, i)),
+      ...leaves.map(([t]) => edgeOf(t) as Edge),
+    ];
     const found = runBackward(edges, () => tangents, {
       retainGraph: true,
       createGraph: false,
@@ -327,11 +339,11 @@ class JointTracer {
       only: null,
     });
     const values: Tensor[] = [];
-    const gradients = wanted.map(([, primal], i) => {
+    const gradients = [...primals, ...leaves].map(([, of], i) => {
       const grad = found[i] ?? null;
-      if (grad === null) return { primal, at: -1, sharding: null };
+      if (grad === null) return { of, at: -1, sharding: null };
       values.push(grad);
-      return { primal, at: values.length - 1, sharding: grad.sharding };
+      return { of, at: values.length - 1, sharding: grad.sharding };
     });
     return { gradients, values };
   }
@@ -341,7 +353,3 @@ class JointTracer {
     return history === null ? (edgeOf(t) as Edge) : { node: history, outputNr: 0 };
   }
 }
-
-/** Whether a view has no gradient, whatever its input has. */
-const endsHistory = ({ op, mode }: Node): boolean =>
-  op === detachOp || !(mode ?? gradMode()).enabled;

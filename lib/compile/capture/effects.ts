@@ -45,6 +45,7 @@ export function recordedValues(
 export function recordedEffects(recorder: Recorder, outer: StorageEffects): StorageEffects {
   return {
     swap(target, source, counts) {
+      if (recorder.epilogue.leaves.has(target)) recorder.unsupported('a new leaf got other memory');
       recorder.effect('set_', [target, source], { counts });
       outer.swap(target, source, counts);
       recorder.known.moved(target);
@@ -90,7 +91,9 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     seeds: (generator, seed) => recordSeed(recorder, generator, seed),
     keepsRng: (generator) => recordFork(recorder, generator),
     changesHistory: (t, change) => {
-      if (recorder.repeatsCalls) recorder.effect(change, [t]);
+      if (recorder.hasEpilogue && change === 'retainGrad' && !recorder.inBackward)
+        recorder.epilogue.retained.add(t);
+      else if (recorder.repeatsCalls) recorder.effect(change, [t]);
       else if (recorder.level !== 'front' && !(recorder.isWholeStep && recorder.isOwn(t)))
         recorder.unsupported(`${change}() was called`);
     },

@@ -5,9 +5,10 @@ import type { Recorder } from './recorder.js';
 
 /** Records that `.grad` of a tensor becomes `value`. */
 export function recordGrad(recorder: Recorder, t: Tensor, value: Tensor | null): void {
+  if (recorder.epilogue.leaves.has(t)) recorder.unsupported('the .grad of a new leaf was assigned');
   recorder.assignedGrads.add(t);
-  // Backward makes gradients that the program has not seen.
-  const seen = recorder.level === 'front';
+  // Backward makes gradients that the program has not seen, unless it assigned them.
+  const seen = recorder.level === 'front' || value?.storage?.exposed === true;
   if (!recorder.recordsEffects) return;
   const tensors = value === null ? [t] : [t, value];
   recorder.effect('setGrad', recorder.distributed.has(t) ? tensors.map(heldOf) : tensors, { seen });

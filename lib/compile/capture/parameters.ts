@@ -5,9 +5,10 @@ import type { Recorder } from './recorder.js';
 
 /** Records that a leaf will, or will no longer, require a gradient. */
 export function recordRequiresGrad(recorder: Recorder, t: Tensor, value: boolean): void {
-  if (recorder.level !== 'front' && !isInsideStep(recorder, t))
+  if (recorder.hasEpilogue) recorder.epilogue.requireGrad(recorder, t, value);
+  else if (recorder.level !== 'front' && !isInsideStep(recorder, t))
     recorder.unsupported('requiresGrad_() changed a tensor');
-  if (recorder.repeatsCalls) recorder.effect('requiresGrad_', [t], { value });
+  else if (recorder.repeatsCalls) recorder.effect('requiresGrad_', [t], { value });
 }
 
 /** Whether a whole step made a tensor, whose history ends with the step. */
@@ -16,7 +17,8 @@ const isInsideStep = (recorder: Recorder, t: Tensor): boolean =>
 
 /** Records a parameter, which does not require a gradient yet, on the memory of `data`. */
 export function recordParameter(recorder: Recorder, made: Tensor, data: Tensor): void {
-  if (recorder.level !== 'front' && !isInsideStep(recorder, data))
+  if (recorder.hasEpilogue) recorder.epilogue.makeParameter(recorder, made, data);
+  else if (recorder.level !== 'front' && !isInsideStep(recorder, data))
     recorder.unsupported('a Parameter was made');
   if (!recorder.repeatsCalls) return;
   const node = recorder.addEffect('createParameter', {

@@ -18,10 +18,12 @@ import { Graph } from '../graph/graph.js';
 import { replayed } from '../graph/graph-module.js';
 import { metaOf, type Node, type NodeFields, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
+import { BACKWARD } from '../partition/joint-graph.js';
 import { AttributeWrites } from './attributes.js';
 import { Borrowed } from './borrowed.js';
 import { define as distribute, WholeInputs } from './distributed.js';
 import { Draws } from './draws.js';
+import { Epilogue } from './epilogue.js';
 import type { PendingHook } from './hooks.js';
 import { KnownTensors } from './known-tensors.js';
 import { ModulePaths } from './module-paths.js';
@@ -65,6 +67,8 @@ export class Recorder {
   /** The tensors of the program that the capture uses. */
   readonly borrowed = new Borrowed();
   readonly attributes = new AttributeWrites();
+  /** What a lowered graph leaves to the end of a run. */
+  readonly epilogue = new Epilogue();
   /** The versions that the function reads. */
   readonly versions: VersionReads;
   private readonly outerMode: GradMode = gradMode();
@@ -198,6 +202,16 @@ export class Recorder {
    */
   get repeatsCalls(): boolean {
     return this.level === 'front' && this.recordsEffects;
+  }
+
+  /** Whether each run of the graph ends with what the graph leaves to it. */
+  get hasEpilogue(): boolean {
+    return this.level === 'lowered' && !this.isWholeStep;
+  }
+
+  /** Whether the backward half of a joint graph is recorded. */
+  get inBackward(): boolean {
+    return this.tags.has(BACKWARD);
   }
 
   /** Whether effects are recorded: not those of a call that a run repeats as a whole. */

@@ -8,6 +8,7 @@ import { Tensor } from '../../core/tensor.js';
 import type { EffectName, RunValue } from '../graph/effects.js';
 import { StateValue } from '../graph/state-value.js';
 import { recordDistribute } from './distributed.js';
+import type { AttributeSet } from './epilogue.js';
 import { fill } from './opaque-hooks.js';
 import type { Recorder } from './recorder.js';
 
@@ -19,6 +20,8 @@ export function recordStateEffect(
   params: { version?: number; generator?: Generator; sharding?: Sharding },
 ): RunValue {
   const [first, second] = operands;
+  if (name === 'setAttribute')
+    return recordAttribute(recorder, first as Tensor | undefined, params as never);
   if (name === 'distribute') return recordDistribute(recorder, first as Tensor, params as never);
   const node = recorder.addEffect(name, {
     inputs: operands.map((value) => {
@@ -49,4 +52,12 @@ export function recordStateEffect(
       ((first as StateValue).now as () => void)();
       return null;
   }
+}
+
+/** An attribute that a run of a lowered graph sets at its end. */
+function recordAttribute(recorder: Recorder, t: Tensor | undefined, set: AttributeSet): null {
+  if (!recorder.hasEpilogue || recorder.inBackward)
+    recorder.unsupported(`the attribute ${set.name} of a module was set`);
+  recorder.epilogue.attributes.set(set, t ?? null);
+  return null;
 }

@@ -171,8 +171,8 @@ export const effects = {
   }),
   /** Sets an attribute of a module: to the operand, if there is one, else to a plain value. */
   setAttribute: define<{ module: object; name: string; value: unknown }>({
+    isState: true,
     run: ([t], { module, name, value }) => {
-      layers.backend.capture?.unsupported(`the attribute ${name} of a module was set`);
       (module as Record<string, unknown>)[name] = t === undefined ? value : t;
     },
   }),

@@ -73,6 +73,20 @@ describe('a lowered graph', () => {
     );
   });
 
+  it('returns what it assigns as a gradient, which stays when that is replaced', () => {
+    assertSame(
+      (w) => {
+        const grad = w.detach().mul(2);
+        w.grad = grad;
+        return [grad];
+      },
+      ([grad], w) => {
+        w.grad = null;
+        return grad?.tolist();
+      },
+    );
+  });
+
   it('keeps the hook of a view of an argument that is a result', () => {
     assertSame(
       (w) => {

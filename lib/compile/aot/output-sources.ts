@@ -1,0 +1,137 @@
+/** Where what a front graph returns comes from, when the lowered graph has run. */
+import { gradMode } from '../../autograd/grad-mode.js';
+import { isAsynchronous } from '../../core/asynchronous.js';
+import { heldOf, type Sharding } from '../../core/sharding.js';
+import { Tensor } from '../../core/tensor.js';
+import { detachOp } from '../../ops/view.js';
+import type { Recorder } from '../capture/recorder.js';
+import type { Graph } from '../graph/graph.js';
+import type { Node, Value } from '../graph/node.js';
+import { primalNodes, type ViewOfPrimal, viewOfPrimal } from './aliases.js';
+
+/** Where a result of the front graph comes from when the lowered graph has run. @internal */
+export type OutputSource =
+  | { readonly kind: 'primal'; readonly index: number }
+  | { readonly kind: 'view'; readonly view: ViewOfPrimal }
+  | {
+      readonly kind: 'result';
+      /** Which result of the forward graph. */
+      readonly at: number;
+      /** The sharding of a distributed result; its local shard is without memory. */
+      readonly sharding: Sharding | null;
+      /** Whether it is the result of a collective that nobody has waited for. */
+      readonly isAsynchronous: boolean;
+      /** Whether another result shares its memory. */
+      readonly shared: boolean;
+    }
+  | LeafSource;
+
+/** A leaf that the function makes. @internal */
+export interface LeafSource {
+  readonly kind: 'leaf';
+  /** The tensor on whose memory it is. */
+  readonly data: OutputSource;
+  /** Its class, `Parameter`; null for the tensor itself. */
+  readonly type: (new (data: Tensor, requiresGrad: boolean) => Tensor) | null;
+  readonly requiresGrad: boolean;
+}
+
+/** The sources of one trace. */
+export class OutputSources {
+  /** The tensors that the lowered graph returns. */
+  readonly results: Tensor[] = [];
+  /** The leaves that the function makes and returns. */
+  readonly leaves = new Map<Tensor, LeafSource>();
+  private readonly known = new Map<Tensor, OutputSource>();
+  private readonly graph: Graph;
+  private readonly primals: ReadonlyMap<Tensor, number>;
+  private readonly recorder: Recorder;
+
+  /** `primals`: the inputs and constants of the front graph, with their positions. */
+  constructor(graph: Graph, primals: ReadonlyMap<Tensor, number>, recorder: Recorder) {
+    this.graph = graph;
+    this.primals = primals;
+    this.recorder = recorder;
+  }
+
+  get(t: Tensor): OutputSource | undefined {
+    return this.known.get(t);
+  }
+
+  /**
+   * The source of a tensor, which is this value of the front graph. `all`: the tensors that get
+   * sources.
+   */
+  add(t: Tensor, value: Value, all: readonly Tensor[]): OutputSource {
+    const known = this.known.get(t);
+    if (known !== undefined) return known;
+    const source = this.leafOf(t, value, all) ?? this.sourceOf(t, value, all, t.requiresGrad);
+    this.known.set(t, source);
+    return source;
+  }
+
+  private leafOf(t: Tensor, value: Value, all: readonly Tensor[]): LeafSource | null {
+    const { recorder } = this;
+    if (!recorder.epilogue.leaves.has(t)) return null;
+    const data = this.sourceOf(t, dataOf(value), all, false);
+    if (data.kind === 'result' && data.shared)
+      recorder.unsupported('a leaf that was made shares memory with another result');
+    const type = t.constructor === Tensor ? null : (t.constructor as LeafSource['type']);
+    const leaf = { kind: 'leaf', data, type, requiresGrad: t.leafRequiresGrad } as const;
+    this.leaves.set(t, leaf);
+    return leaf;
+  }
+
+  private sourceOf(
+    t: Tensor,
+    value: Value,
+    all: readonly Tensor[],
+    hasHistory: boolean,
+  ): OutputSource {
+    const { primals, recorder } = this;
+    const index = primals.get(t);
+    if (index !== undefined) return { kind: 'primal', index };
+    if ([...primals.keys()].some((primal) => primal.storage === t.storage)) {
+      const view =
+        viewOfPrimal(this.graph, value) ??
+        recorder.unsupported('a result on the memory of an input is not a view of the input');
+      if (hasHistory && view.steps.some(endsHistory))
+        recorder.unsupported('a detached view of an input got a history');
+      if (this.isHooked(view))
+        recorder.unsupported('a view of an input got a hook and is a result');
+      return { kind: 'view', view };
+    }
+    this.results.push(t);
+    return {
+      kind: 'result',
+      at: this.results.length - 1,
+      sharding: t.sharding,
+      isAsynchronous: isAsynchronous(heldOf(t)),
+      shared: all.some((other) => other !== t && other.storage === t.storage),
+    };
+  }
+
+  /** Whether an effect of the front graph watches the gradient of a view or of its input. */
+  private isHooked({ index, steps }: ViewOfPrimal): boolean {
+    const { graph } = this;
+    const observed = new Set([primalNodes(graph)[index], ...steps]);
+    return graph.nodes.some(
+      ({ effect, inputs: [of] }) =>
+        (effect === 'registerHook' || effect === 'retainGrad') &&
+        of !== undefined &&
+        'node' in of &&
+        observed.has(of.node),
+    );
+  }
+}
+
+/** What a parameter was made of; other values are their own data. */
+function dataOf(value: Value): Value {
+  let at = value;
+  while ('node' in at && at.node.effect === 'createParameter') at = at.node.inputs[0] as Value;
+  return at;
+}
+
+/** Whether a view has no gradient, whatever its input has. */
+const endsHistory = ({ op, mode }: Node): boolean =>
+  op === detachOp || !(mode ?? gradMode()).enabled;
