@@ -91,6 +91,8 @@ export interface CaptureHooks {
    * frees. Each run of the graph calls it.
    */
   callsOpaque(hook: () => void, memory: readonly Tensor[]): void;
+  /** Called to run a full backward hook of a module. */
+  runsModuleHook<R>(module: object, run: () => R): R;
   /** Called before code that is not an op uses the memory of a tensor. */
   usesMemory(t: Tensor): void;
   /** Called before a leaf starts or stops requiring a gradient. */

@@ -333,17 +333,22 @@ class BackwardHookRun {
   private beforeOutputs(grads: Gradients): Gradients | undefined {
     let current = grads;
     for (const hook of this.module.hooks.backwardPre.values())
-      current = hook(this.module, current) ?? current;
+      current = this.run(() => hook(this.module, current)) ?? current;
     this.gradOutput = current;
     // If no input needs a gradient, there is no later node to run the hooks at.
     if (!this.hasInputNode) this.afterInputs([]);
     return current === grads ? undefined : current;
   }
 
+  private run<R>(hook: () => R): R {
+    const { capture } = layers.backend;
+    return capture === null ? hook() : capture.runsModuleHook(this.module, hook);
+  }
+
   private afterInputs(gradInput: Gradients): Gradients | undefined {
     let current: Gradients | undefined;
     for (const hook of this.module.hooks.backward.values()) {
-      const replaced = hook(this.module, current ?? gradInput, this.gradOutput);
+      const replaced = this.run(() => hook(this.module, current ?? gradInput, this.gradOutput));
       if (replaced !== undefined) current = replaced;
     }
     return current;

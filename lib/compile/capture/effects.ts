@@ -7,8 +7,9 @@ import { clone } from '../../ops/copy.js';
 import type { EffectName, RunValue } from '../graph/effects.js';
 import { recordFork, recordSeed } from './draws.js';
 import { recordCall } from './functions.js';
-import { recordGrad } from './grads.js';
+import { recordGrad, takesOver } from './grads.js';
 import { recordHook } from './hooks.js';
+import { runModuleHook } from './module-hooks.js';
 import { recordOpaqueHook } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
@@ -74,7 +75,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
   return {
     repeatsEffect: (name, operands, params) =>
       recordStateEffect(recorder, name as EffectName, operands as readonly RunValue[], params),
-    takesOver: (grad) => recorder.takesOver(grad),
+    takesOver: (grad) => takesOver(recorder, grad),
     keepsSaved: recorder.level === 'lowered',
     unsupported: (what) => recorder.unsupported(what),
     startsBackward: (name) => {
@@ -84,6 +85,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
     registersHook: (place, hook) => recordHook(recorder, place, hook),
     callsOpaque: (hook, memory) => recordOpaqueHook(recorder, hook, memory),
+    runsModuleHook: (module, run) => runModuleHook(recorder, module, run),
     usesMemory: (t) => void recorder.valueOf(t),
     setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),
     createsParameter: (made, data) => recordParameter(recorder, made, data),

@@ -13,3 +13,15 @@ export function recordGrad(recorder: Recorder, t: Tensor, value: Tensor | null):
   const tensors = value === null ? [t] : [t, value];
   recorder.effect('setGrad', recorder.distributed.has(t) ? tensors.map(heldOf) : tensors, { seen });
 }
+
+/**
+ * Whether the capture made the memory of a gradient, all of which the gradient covers, and no other
+ * gradient has taken it.
+ */
+export function takesOver(recorder: Recorder, grad: Tensor): boolean {
+  const { storage, nbytes } = heldOf(grad);
+  if (recorder.level === 'front' || !recorder.isOwn(grad) || storage === null) return false;
+  if (storage.nbytes !== nbytes || recorder.taken.has(storage)) return false;
+  recorder.taken.add(storage);
+  return true;
+}

@@ -50,7 +50,8 @@ export class Recorder {
   readonly parameters = new Set<Tensor>();
   /** The tensors whose `.grad` the function assigned. */
   readonly assignedGrads = new Set<Tensor>();
-  private readonly taken = new Set<Storage>();
+  /** The memory that gradients have taken over. */
+  readonly taken = new Set<Storage>();
   /** The hooks of a backward pass that its graph calls. */
   calls: readonly (() => void)[] = [];
   /** Whether the body of a hook is recorded. */
@@ -236,8 +237,10 @@ export class Recorder {
    * reads anew.
    */
   readsGrad(t: Tensor): void {
-    if (this.assignedGrads.has(t) || this.isOwn(t)) return;
-    this.valueOf(this.distributed.has(t) ? heldOf(t) : t); // a tensor from outside is borrowed, and its gradient is out of sight
+    if (this.isOwn(t)) return;
+    if (this.inBackward) this.unsupported('the .grad of a tensor was read in backward');
+    if (this.assignedGrads.has(t)) return;
+    this.valueOf(this.distributed.has(t) ? heldOf(t) : t); // borrows t, and hides its gradient
     if (t.gradTensor !== null) return;
     const grad = this.borrowed.gradOf(t);
     this.guards.expectGrad(this.inputs.get(t) ?? t, grad);
@@ -311,18 +314,6 @@ export class Recorder {
       tensor: t,
     });
     this.define(t, { node, output: 0 });
-  }
-
-  /**
-   * Whether the capture made the memory of a gradient, all of which the gradient covers, and no
-   * other gradient has taken it.
-   */
-  takesOver(grad: Tensor): boolean {
-    const { storage, nbytes } = heldOf(grad);
-    if (this.level === 'front' || !this.isOwn(grad) || storage === null) return false;
-    if (storage.nbytes !== nbytes || this.taken.has(storage)) return false;
-    this.taken.add(storage);
-    return true;
   }
 
   /** The position of an input; -1 for other tensors. */
