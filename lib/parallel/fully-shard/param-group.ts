@@ -3,18 +3,10 @@
  * reduces: a state machine, which the hooks of modules drive. See `fsdp-state.ts` for the hooks.
  */
 import { unexpected } from '../../core/options.js';
-import {
-  type Device,
-  type DType,
-  DtypeError,
-  isGradEnabled,
-  nn,
-  noGrad,
-  ShardingError,
-  type Tensor,
-} from '../../index.js';
+import { type Device, type DType, isGradEnabled, nn, noGrad, type Tensor } from '../../index.js';
 import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
+import { checkDtypes, checkMaterialized } from './group-checks.js';
 import { flatShardOf, GroupMemory, type MemoryPlan } from './group-memory.js';
 import { type Description, type GroupOfOps, reduceInto, reshard, unshard } from './ops.js';
 import { MixedPrecisionPolicy, OffloadPolicy } from './policies.js';
@@ -95,7 +87,7 @@ export class FSDPParamGroup implements GroupOfOps {
             list: { owner: '', texts: [] },
           };
     if (this.plan === null) return;
-    this.checkDtypes();
+    checkDtypes(this.parameters);
     flatShardOf(this.plan, (parameter) => parameter.takeShard(parameter.shard()));
   }
 
@@ -120,39 +112,12 @@ export class FSDPParamGroup implements GroupOfOps {
     return this.parameters.some(({ parameter }) => parameter.requiresGrad);
   }
 
-  /** @throws DtypeError unless the parameters have one dtype */
-  private checkDtypes(): void {
-    const [first] = this.parameters as [ShardedParameter];
-    const other = this.parameters.find((p) => p.parameter.dtype !== first.parameter.dtype);
-    if (other === undefined) return;
-    throw new DtypeError(
-      'fullyShard: expected the parameters of a group to have one dtype, got ' +
-        `${first.parameter.dtype.name} for "${first.path}" and ${other.parameter.dtype.name} for ` +
-        `"${other.path}". Put the modules of each dtype in a group of their own: call fullyShard ` +
-        'on them first.',
-      { op: 'fullyShard', parameters: [first.path, other.path] },
-    );
-  }
-
-  /** @throws ShardingError if parameters are on the device meta */
-  private checkMaterialized(): void {
-    const meta = this.parameters.filter(({ parameter }) => String(parameter.device) === 'meta');
-    if (meta.length === 0) return;
-    const paths = meta.map(({ path }) => path);
-    throw new ShardingError(
-      'fullyShard: expected parameters with memory before the first forward, got on the device ' +
-        `meta: ${paths.join(', ')}. Call module.toEmpty({ device }) and initialize them, for ` +
-        'example by resetParameters().',
-      { op: 'fullyShard', parameters: paths },
-    );
-  }
-
   /** Prepares the group for the first forward of the root. @internal */
   initialize(comm: CommContext): void {
     this.comm = comm;
     if (this.plan === null) return;
-    this.checkMaterialized();
-    this.checkDtypes();
+    checkMaterialized(this.parameters);
+    checkDtypes(this.parameters);
     const name = this.path === '' ? 'the root' : `"${this.path}"`;
     const prefix = this.path === '' ? '' : `${this.path}.`;
     const texts = this.parameters.flatMap((parameter) => parameter.describe(prefix));
