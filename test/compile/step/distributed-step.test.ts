@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { captureStep, type Distribute } from '../../../lib/compile/index.js';
 import {
+  ColwiseParallel,
   CommDebugMode,
   type DeviceMesh,
   DistributedDataParallel,
@@ -12,7 +13,9 @@ import {
   distributeTensor,
   initDeviceMesh,
   type Placement,
+  parallelizeModule,
   Replicate,
+  RowwiseParallel,
   Shard,
 } from '../../../lib/distributed.js';
 import {
@@ -205,6 +208,59 @@ describe('captureStep on a mesh', () => {
       }),
     );
   }
+
+  const layouts: Record<string, (model: Model, mesh: DeviceMesh) => void> = {
+    'tensor parallel modules': (model, mesh) => {
+      const first = new ColwiseParallel({ outputLayouts: Replicate() });
+      const last = new RowwiseParallel({ inputLayouts: Replicate() });
+      parallelizeModule(model, mesh, { first, last });
+    },
+    'sharded parameters': (model, mesh) => {
+      for (const layer of [model.first, model.norm, model.last])
+        for (const name of ['weight', 'bias'] as const)
+          layer[name] = new nn.Parameter(
+            distributeTensor((layer[name] as Tensor).detach(), mesh, [Shard(0)]),
+          );
+    },
+  };
+  for (const [name, layOut] of Object.entries(layouts))
+    it(
+      `replays a step of ${name} with the collectives of the uncompiled one`,
+      withRanks(ranks, async () => {
+        const mesh = initDeviceMesh('cpu', [ranks]);
+        const train = async (isCaptured: boolean): Promise<unknown> => {
+          const model = modelOf();
+          layOut(model, mesh);
+          const optimizer = optimizers['AdamW, fused']?.(model.parameters()) as Optimizer;
+          const step = (x: Tensor): Tensor => {
+            optimizer.zeroGrad();
+            const loss = model(x).square().mean();
+            loss.backward();
+            optimizer.step();
+            return loss;
+          };
+          const batch = (i: number): Tensor =>
+            name === 'sharded parameters'
+              ? distributeTensor(batchOf(i), mesh, [Shard(0)])
+              : batchOf(i);
+          const made = isCaptured ? captureStep(step, [batch(0)]) : null;
+          const comm = new CommDebugMode();
+          for (let i = 0; i < 3; i++) {
+            const x = batch(i);
+            comm.run(() => (made === null ? step(x) : made.run(x)));
+          }
+          const grads = await Promise.all(
+            [...model.parameters()].map(async ({ grad }) => [
+              ...(await (grad instanceof DTensor ? grad.toLocal() : (grad as Tensor))
+                .contiguous()
+                .read()),
+            ]),
+          );
+          return [comm.getCommCounts(), await valuesOf(model, optimizer), grads];
+        };
+        assert.deepEqual(await train(true), await train(false));
+      }),
+    );
 
   it(
     'accumulates into plain gradients, and leaves plain gradients',
