@@ -29,7 +29,7 @@ import { GuardCollector } from '../guards/guard-collector.js';
 import type { Guards } from '../guards/guards.js';
 import { buildPlan } from '../schedule/plan.js';
 import { borrowDistributed, type Distribute } from './distribute.js';
-import { keepLastGradients, type StepGradient } from './gradients.js';
+import { keepLastGradients, ownGradients, type StepGradient } from './gradients.js';
 import { liftConstants, type StepInput } from './lifts.js';
 import { StepNames } from './names.js';
 
@@ -118,6 +118,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
     const tensors = tensorsIn(args);
     const values = this.valuesOf(tensors);
     const made = noGrad(() => scope(() => runner(...values)));
+    ownGradients(this.gradients, [...values, ...made]);
     return this.resultOf(made, tensors);
   }
 

@@ -3,8 +3,10 @@
  * last assignment of each tensor remainsNull, at the end.
  */
 import { heldOf } from '../../core/sharding.js';
-import type { Tensor } from '../../core/tensor.js';
+import type { Storage } from '../../core/storage.js';
+import { Tensor } from '../../core/tensor.js';
 import type { Recorder } from '../capture/recorder.js';
+import type { RunValue } from '../graph/effects.js';
 import { type Node, sameValue, type Value } from '../graph/node.js';
 
 /** What a step does to `.grad` of a tensor. */
@@ -61,4 +63,22 @@ function ownerOf(recorder: Recorder, { inputs: [target] }: Node): Tensor {
 function localOf(value: Value): Value {
   if ('number' in value || value.node.effect !== 'distribute') return value;
   return value.node.inputs[0] as Value;
+}
+
+/**
+ * Makes gradients that a run left the only owners of their memory, which they else share with
+ * intermediate results until these are collected. `others`: the inputs and the results of the run.
+ */
+export function ownGradients(
+  gradients: readonly StepGradient[],
+  others: readonly RunValue[],
+): void {
+  let shared: Set<Storage | null> | null = null;
+  for (const { owner, node } of gradients) {
+    const storage = node === null ? null : (owner.gradTensor?.storage ?? null);
+    if (storage === null || storage.exposed || storage.handle === 0 || storage.retains !== 1)
+      continue;
+    shared ??= new Set(others.map((value) => (value instanceof Tensor ? value.storage : null)));
+    if (!shared.has(storage)) storage.refs = storage.retains + 1;
+  }
 }

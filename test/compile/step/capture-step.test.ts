@@ -8,6 +8,7 @@ import {
   autograd,
   CompileError,
   manualSeed,
+  memory,
   nn,
   ones,
   optim,
@@ -186,6 +187,46 @@ describe('captureStep', () => {
           ['exp_avg_sq', 0],
         ],
       );
+  });
+
+  it('frees the gradients of the step before, by its graph and by a plan', () => {
+    const leaving = steps['sets gradients to null first, and leaves its own'] as MakeStep;
+    const { step } = training(adam, leaving)();
+    const x = randn([3, 4]);
+    step(x);
+    const made = captureStep(step, [x]);
+    const plan = made.plan();
+    for (const run of [() => made.run(x), () => made.runWith(plan, x)]) {
+      run();
+      const before = memory.stats('cpu').liveBlocks;
+      for (let i = 0; i < 5; i++) run();
+      assert.ok(memory.stats('cpu').liveBlocks <= before);
+    }
+  });
+
+  it('leaves everything as it was if the step throws, wherever it does', () => {
+    for (let place = 0; place < 4; place++) {
+      const make = (model: Net, optimizer: Optimizer) => (x: Tensor) => {
+        const fail = (at: number): void => {
+          if (at === place) throw new RangeError(`at ${at}`);
+        };
+        fail(0);
+        const loss = model(x).square().mean();
+        fail(1);
+        loss.backward();
+        fail(2);
+        optimizer.step();
+        fail(3);
+      };
+      const { model, optimizer, step } = training(adam, make)();
+      optimizer.paramGroups[0]?.params.forEach((p) => {
+        p.grad = ones(p.shape);
+      });
+      optimizer.step();
+      const before = stateOf({ model, optimizer, step });
+      assert.throws(() => captureStep(step, [randn([3, 4])]), RangeError);
+      assert.deepEqual(stateOf({ model, optimizer, step }), before);
+    }
   });
 
   it('reads a rate that a schedule writes, and rates of several groups', () => {
