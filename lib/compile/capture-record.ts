@@ -22,7 +22,9 @@ export interface CaptureRecord {
   readonly guards: Pick<Guards, 'sentences'>;
   /** Why each earlier capture did not serve the call; empty if a dynamic graph did. */
   readonly because: readonly Difference[];
-  /** Why the graph has fixed shapes although others differ in sizes only; null if that is not so. */
+  /**
+   * Why the graph has fixed shapes although others differ in sizes only; null if that is not so.
+   */
   readonly specialised: string | null;
 }
 

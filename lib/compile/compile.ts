@@ -20,9 +20,9 @@ export type { CompileOptions } from './options.js';
 export { isCompiling, reset };
 
 /**
- * Ends the graph here: the JavaScript of a compiled function that calls this runs at every call, its
- * ops run as graphs before and after, and the modules that it calls are compiled by themselves. Does
- * nothing in functions that are not compiled.
+ * Ends the graph here: the JavaScript of a compiled function that calls this runs at every call,
+ * its ops run as graphs before and after, and the modules that it calls are compiled by themselves.
+ * Does nothing in functions that are not compiled.
  *
  * @param reason - what `compiler.explain` and the error say, as `a counter was read`
  * @throws CompileError inside a capture; `compile` catches it unless `fullgraph` is true
@@ -41,7 +41,8 @@ export interface DisableOptions {
 
 /**
  * Excludes a function from graphs: its ops run one by one, and no graph of a compiled function that
- * calls the result goes across it. Compiled functions that `fn` calls run uncompiled, too, unless `recursive` is false.
+ * calls the result goes across it. Compiled functions that `fn` calls run uncompiled, too, unless
+ * `recursive` is false.
  */
 export function disable<A extends readonly unknown[], R>(
   fn: (...args: A) => R,

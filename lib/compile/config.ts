@@ -21,8 +21,8 @@ let recompileLimit = 8;
 let compileTimeoutMs = 30 * 60_000;
 
 /**
- * Settings of all compiled functions. @throws ArgumentError for a limit that is not an integer above
- * 0, and for a timeout out of range
+ * Settings of all compiled functions. @throws ArgumentError for a limit that is not an integer
+ * above 0, and for a timeout out of range
  */
 export const config: CompileConfig = Object.seal({
   get recompileLimit(): number {

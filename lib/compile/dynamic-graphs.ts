@@ -81,7 +81,9 @@ export class DynamicGraphs {
     if (this.samples.length > MAX_SAMPLES) this.samples.shift();
   }
 
-  /** A graph of the capture and of captures with other sizes of the arguments; null if none agrees. */
+  /**
+   * A graph of the capture and of captures with other sizes of the arguments; null if none agrees.
+   */
   generalisedAtOnce(
     fn: AnyFunction,
     args: readonly unknown[],
@@ -178,8 +180,8 @@ export function checkMarks(
     );
     if (fixed < 0) return;
     throw new CompileError(
-      `compile: dim ${fixed} of input ${input} is marked as dynamic, and the function has a graph ` +
-        `for the size ${t.shape[fixed]} only${reason === null ? '' : `: ${reason}`}. Leave out ` +
+      `compile: dim ${fixed} of input ${input} is marked as dynamic, and the function has a ` +
+        `graph for the size ${t.shape[fixed]} only${reason === null ? '' : `: ${reason}`}. Leave out ` +
         'markDynamic, or make the function independent of the size.',
       { input, dim: fixed, reason },
     );

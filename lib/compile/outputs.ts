@@ -29,8 +29,8 @@ export function compileWith(
   const run: unknown = backend(module, inputs);
   if (typeof run === 'function') return run as CompiledGraph;
   throw new CompileError(
-    `compile: the backend ${nameOf(backend)} returned ${shown(run)}, and not a function. A backend ` +
-      'returns a function that takes one tensor for each input of the graph, such as ' +
+    `compile: the backend ${nameOf(backend)} returned ${shown(run)}, and not a function. A ` +
+      'backend returns a function that takes one tensor for each input of the graph, such as ' +
       'module.forward.bind(module).',
     { backend: nameOf(backend) },
   );

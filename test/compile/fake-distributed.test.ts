@@ -1,4 +1,6 @@
-/** Fake tensors of distributed ones keep their placements, and a fake rank may be beyond its world. */
+/**
+ * Fake tensors of distributed ones keep their placements, and a fake rank may be beyond its world.
+ */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import {

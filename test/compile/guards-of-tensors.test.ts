@@ -1,4 +1,6 @@
-/** Guards on facts of tensors: memory, history, views, classes, and constants that are arguments. */
+/**
+ * Guards on facts of tensors: memory, history, views, classes, and constants that are arguments.
+ */
 import assert from 'node:assert/strict';
 import { lossParallel } from '../../lib/distributed.js';
 import { compile, nn, noGrad, ones, type Tensor, tensor, zeros } from '../../lib/index.js';

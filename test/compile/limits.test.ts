@@ -1,4 +1,6 @@
-/** What compiled functions refuse: too many captures, aborted captures, freed tensors, bad backends. */
+/**
+ * What compiled functions refuse: too many captures, aborted captures, freed tensors, bad backends.
+ */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

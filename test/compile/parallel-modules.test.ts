@@ -1,4 +1,7 @@
-/** Modules of parallel training run uncompiled, since they keep state in objects; those below are frames. */
+/**
+ * Modules of parallel training run uncompiled, since they keep state in objects; those below are
+ * frames.
+ */
 import assert from 'node:assert/strict';
 import {
   DistributedDataParallel,

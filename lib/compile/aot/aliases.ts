@@ -1,4 +1,6 @@
-/** Results that are views of inputs: they are made again from the real inputs, with their history. */
+/**
+ * Results that are views of inputs: they are made again from the real inputs, with their history.
+ */
 import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
 import { belowEntry } from '../../core/dispatch.js';
 import type { Tensor } from '../../core/tensor.js';

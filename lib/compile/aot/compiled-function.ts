@@ -293,8 +293,8 @@ class CompiledNode extends Node {
 function noSecondDerivative({ name, site }: LoweredFunctions): AutogradError {
   const called = site === '' ? '' : ` and first called at ${site}`;
   return new AutogradError(
-    `backward: expected createGraph to be false, because ${name}, which is compiled${called}, has ` +
-      "no second derivative. Use backend 'eager', or leave the function uncompiled.",
+    `backward: expected createGraph to be false, because ${name}, which is compiled${called}, ` +
+      "has no second derivative. Use backend 'eager', or leave the function uncompiled.",
     { op: 'CompiledFunction', function: name, at: site },
   );
 }

@@ -58,15 +58,17 @@ export function isEnabled(): boolean {
  * forward and the changes of `.grad`, and runs what `compiler` makes of the graph. Later passes of
  * equal nodes, hooks and metadata run the same; JavaScript code of hooks runs at captures only.
  *
- * The engine itself runs passes that cannot be captured: with `createGraph`, through checkpoints and
- * other hooks of saved tensors, and with hooks that read values; {@link explain} says why. The hooks of
- * `fullyShard` and of data parallelism are no part of graphs: each pass calls them where they belong.
+ * The engine itself runs passes that cannot be captured: with `createGraph`, through checkpoints
+ * and other hooks of saved tensors, and with hooks that read values; {@link explain} says why. The
+ * hooks of `fullyShard` and of data parallelism are no part of graphs: each pass calls them where
+ * they belong.
  *
  * @throws ArgumentError if an argument is no function, if `fn` returns a promise, or inside of
  * another call
  * @see PyTorch `torch._dynamo.compiled_autograd._enable`
  * @example
- * compiledAutograd.enable((graph) => compile(graph, { backend: 'aot_eager' }), () => loss.backward());
+ * const compiler = (graph) => compile(graph, { backend: 'aot_eager' });
+ * compiledAutograd.enable(compiler, () => loss.backward());
  */
 export function enable<T>(compiler: BackwardCompiler, fn: () => T): T {
   checkFunction('compiledAutograd.enable', 'compiler', compiler);

@@ -15,8 +15,8 @@ export interface HookVisitor {
 
 /**
  * The hooks in the order in which they run: by identity, those of compiled functions by their
- * graphs, and opaque ones and those of the library by what they do. The reason, if the node has some
- * that cannot be captured.
+ * graphs, and opaque ones and those of the library by what they do. The reason, if the node has
+ * some that cannot be captured.
  */
 export function hookFacts(node: Node, visitor: HookVisitor): readonly unknown[] | string {
   const observers = [...(node.observers?.values() ?? [])];

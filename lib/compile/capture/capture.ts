@@ -96,7 +96,9 @@ export function capture(
   return captured;
 }
 
-/** Captures `fn` with other shapes of its inputs, by position. The arguments have no values then. */
+/**
+ * Captures `fn` with other shapes of its inputs, by position. The arguments have no values then.
+ */
 export function captureAtShapes(
   fn: AnyFunction,
   args: readonly unknown[],

@@ -88,7 +88,8 @@ function symbolsOf(graphs: readonly Graph[]): SizeSymbol[] | null {
       const special = others.find((size) => (size as number) < 2);
       if (special !== undefined)
         throw new Disagreement(
-          `size ${dim} of input ${input} was ${special}, and sizes 0 and 1 have graphs of their own`,
+          `size ${dim} of input ${input} was ${special}, and sizes 0 and 1 have graphs of their ` +
+            'own',
         );
       const key = others.join(',');
       places.set(key, [...(places.get(key) ?? []), { input, dim }]);

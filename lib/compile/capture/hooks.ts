@@ -47,7 +47,9 @@ export class CapturedHandle {
   }
 }
 
-/** Records that a hook is registered. Null below autograd, where the tape of the capture gets it. */
+/**
+ * Records that a hook is registered. Null below autograd, where the tape of the capture gets it.
+ */
 export function recordHook(
   recorder: Recorder,
   place: HookPlace,

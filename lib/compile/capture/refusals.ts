@@ -34,8 +34,8 @@ const suspending = new Set<unknown>(
 export function suspendedError(name: string): CompileError {
   const what = `${name} is asynchronous or a generator`;
   return new CompileError(
-    `compile: ${what}, so it returns before it has computed its result. Compile the functions and ` +
-      'modules that it calls, or leave out fullgraph to run it uncompiled.',
+    `compile: ${what}, so it returns before it has computed its result. Compile the functions ` +
+      'and modules that it calls, or leave out fullgraph to run it uncompiled.',
     { what, at: '', path: '' },
   );
 }

@@ -67,9 +67,9 @@ export interface VersionTrace {
 export type VersionedResult = (result: unknown) => unknown;
 
 /**
- * Makes overrides of versions in the graph, and numbers in the result, relative to the versions that
- * were read. Null, and no change, if that is not possible. `again` captures the function again; null
- * if that fails.
+ * Makes overrides of versions in the graph, and numbers in the result, relative to the versions
+ * that were read. Null, and no change, if that is not possible. `again` captures the function
+ * again; null if that fails.
  */
 export function makeVersionsRelative(
   first: VersionTrace,
@@ -129,7 +129,7 @@ function agree(
 ): boolean {
   const found: NumberUse[] = [];
   if (!sameApartFromNumbers(template, other.template, [], found)) return false;
-  if (!sameStructure(graph, other.graph)) return false;
+  if (!sameCalls(graph, other.graph)) return false;
   for (const [i, node] of graph.nodes.entries()) {
     const partner = other.graph.nodes[i] as Node;
     if (node.effect === 'setVersion')
@@ -184,7 +184,7 @@ function withAt(whole: unknown, path: Path, number: number): unknown {
 const versionOf = (node: Node): number => (node.params as { version: number }).version;
 
 /** Whether graphs have equal nodes, apart from parameters, that use equal values. */
-function sameStructure(a: Graph, b: Graph): boolean {
+function sameCalls(a: Graph, b: Graph): boolean {
   if (a.nodes.length !== b.nodes.length) return false;
   const partner = new Map(a.nodes.map((node, i) => [node, b.nodes[i]]));
   const same = (x: Value, y: Value | undefined): boolean => {

@@ -14,7 +14,8 @@ export function printNode(n: Node): string {
   const call = `${n.op?.name ?? n.effect}${n.into ? '_' : ''}(${operands.join(', ')})`;
   if (n.kind === 'effect' && effectOf(n.effect as NonNullable<Node['effect']>).outputs === 0)
     return `${call}${printParams(params)}`;
-  return `%${n.name}${type === '' ? '' : `: ${type}`} = ${call}${printParams(params)}${printMode(n)}`;
+  const typed = type === '' ? n.name : `${n.name}: ${type}`;
+  return `%${typed} = ${call}${printParams(params)}${printMode(n)}`;
 }
 
 /** The parameters, metas and numbers with expressions as text in the places of their numbers. */

@@ -76,7 +76,9 @@ export const partOf = (template: Template, i: number): Template =>
 export const hasParts = (value: unknown): value is Record<string, unknown> | readonly unknown[] =>
   Array.isArray(value) || isPlain(value);
 
-/** The sizes of the symbols in shapes of inputs; null if the graph does not serve them. @internal */
+/**
+ * The sizes of the symbols in shapes of inputs; null if the graph does not serve them. @internal
+ */
 export function sizesIn(
   symbols: readonly SizeSymbol[],
   shapeOf: (input: number) => readonly number[] | undefined,
@@ -142,5 +144,6 @@ const shapeOf = (value: RunValue | undefined): readonly number[] | undefined =>
 
 /** `s0 is size 0 of input 0 and size 1 of input 2`. @internal */
 export function symbolText({ name, places }: SizeSymbol): string {
-  return `${name} is ${places.map(({ input, dim }) => `size ${dim} of input ${input}`).join(' and ')}`;
+  const sizes = places.map(({ input, dim }) => `size ${dim} of input ${input}`);
+  return `${name} is ${sizes.join(' and ')}`;
 }

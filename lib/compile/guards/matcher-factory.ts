@@ -1,7 +1,7 @@
 /**
- * Makes the matchers of a guard: each is made from a value at a capture, and compares the value at a
- * call with it. Plain values count by value at any depth; functions, modules, tensors from outside
- * and instances by identity.
+ * Makes the matchers of a guard: each is made from a value at a capture, and compares the value at
+ * a call with it. Plain values count by value at any depth; functions, modules, tensors from
+ * outside and instances by identity.
  */
 import { shown } from '../../core/options.js';
 import { isPlain, isUnchanging } from '../../core/plain-object.js';

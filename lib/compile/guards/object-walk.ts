@@ -1,6 +1,6 @@
 /**
- * Flattens a value into a list; equal lists mean that the value is unchanged. A capture compares the
- * lists of arguments before and after the function ran.
+ * Flattens a value into a list; equal lists mean that the value is unchanged. A capture compares
+ * the lists of arguments before and after the function ran.
  */
 
 import { isPlain, isUnchanging } from '../../core/plain-object.js';
@@ -34,8 +34,8 @@ export class Walk {
 
   /**
    * Visits any value: plain values by value, at any depth; tensors by identity, instances of
-   * classes by identity and by their fields. Only the identity counts of functions, and of instances inside an
-   * instance, except modules.
+   * classes by identity and by their fields. Only the identity counts of functions, and of
+   * instances inside an instance, except modules.
    */
   value(value: unknown, inInstance = false): boolean {
     const { visit } = this;

@@ -1,6 +1,7 @@
 /**
  * What guards compare of an optimizer whose step is captured: its settings by value, and its
- * parameters, hooks and state by identity. Values of tensors, such as counts of steps, do not count.
+ * parameters, hooks and state by identity. Values of tensors, such as counts of steps, do not
+ * count.
  */
 import { shown } from '../../core/options.js';
 import { Tensor } from '../../core/tensor.js';

@@ -1,4 +1,6 @@
-/** What is known of a function that runs in lazy segments: its calls as a tree, and their graphs. */
+/**
+ * What is known of a function that runs in lazy segments: its calls as a tree, and their graphs.
+ */
 import { belowDTensor } from '../../core/dispatch.js';
 import type { Tensor } from '../../core/tensor.js';
 import { loweredCompilerOf } from '../aot/aot-autograd.js';

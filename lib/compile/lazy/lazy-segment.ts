@@ -157,7 +157,9 @@ export class LazySegment {
     return number;
   }
 
-  /** A graph does not know that its inputs share memory, so only one tensor may be on what changes. */
+  /**
+   * A graph does not know that its inputs share memory, so only one tensor may be on what changes.
+   */
   private mayWrite({ storage }: Tensor): boolean {
     const memory = this.outer.get(storage as Storage);
     if (memory === undefined) return true;

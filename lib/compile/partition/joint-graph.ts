@@ -86,7 +86,8 @@ function checkPlaceholders({ graph, primals, tangents, forwardOutputs }: JointGr
     [...named].find((node) => !placeholders.has(node));
   if (other !== undefined)
     throw new CompileError(
-      `partition: expected each placeholder of the graph among primals or tangents, got %${other.name}`,
+      'partition: expected each placeholder of the graph among primals or tangents, got ' +
+        `%${other.name}`,
       { node: other.name },
     );
   if (

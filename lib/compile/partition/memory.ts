@@ -1,6 +1,6 @@
 /**
- * The memory of a graph's values: which values share it, and which nodes change it when. Recomputing
- * a value in backward is right only if what it reads has not changed since.
+ * The memory of a graph's values: which values share it, and which nodes change it when.
+ * Recomputing a value in backward is right only if what it reads has not changed since.
  */
 import { FAKE_HANDLE, Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
@@ -145,7 +145,9 @@ export class Memory {
   }
 }
 
-/** Whether a value is waited for in forward only: a collective that runs again is waited for again. */
+/**
+ * Whether a value is waited for in forward only: a collective that runs again is waited for again.
+ */
 function isKeptWait({ node }: NodeValue, result: NodeValue): boolean {
   return isWait(node) && !isTagged(result.node);
 }

@@ -9,7 +9,9 @@ import { isResharded, regionOf } from './tags.js';
 
 const SAVE = 'mustSave';
 
-/** Whether the node, run again in backward, may give another value or repeat an effect. @internal */
+/**
+ * Whether the node, run again in backward, may give another value or repeat an effect. @internal
+ */
 export function isUnrepeatable(node: Node, memory: Memory): boolean {
   const { op, kind } = node;
   if (kind !== 'call' || op === null || writes(node) || isAlias(node)) return true;

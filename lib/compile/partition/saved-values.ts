@@ -1,7 +1,7 @@
 /**
  * Chooses the values that backward gets, as a minimum cut between the inputs of a joint graph and
- * the nodes that only backward can run. A node is a vertex, and each of its outputs another one; the
- * edge between them has the cost of saving the output.
+ * the nodes that only backward can run. A node is a vertex, and each of its outputs another one;
+ * the edge between them has the cost of saving the output.
  */
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value } from '../graph/node.js';

@@ -1,4 +1,6 @@
-/** The values of a graph as a plan needs them: by number, with what they alias and who reads them. */
+/**
+ * The values of a graph as a plan needs them: by number, with what they alias and who reads them.
+ */
 import type { Graph } from '../graph/graph.js';
 import { type NumberedSteps, numberedSteps } from '../graph/graph-module.js';
 import { isView } from '../graph/traits.js';

@@ -1,4 +1,6 @@
-/** Collects neighbouring calls whose ops are commands of one device, and makes a segment of them. */
+/**
+ * Collects neighbouring calls whose ops are commands of one device, and makes a segment of them.
+ */
 import { cpu } from '../../core/device.js';
 import type { AnyOp } from '../../core/op.js';
 import type { Storage } from '../../core/storage.js';

@@ -1,6 +1,7 @@
 /**
- * Captures a whole train step: forward, backward and the step of an optimizer as one graph of ops on
- * local tensors and collectives. The function runs once on borrowed tensors, and so does the engine.
+ * Captures a whole train step: forward, backward and the step of an optimizer as one graph of ops
+ * on local tensors and collectives. The function runs once on borrowed tensors, and so does the
+ * engine.
  *
  * @see PyTorch `torch.distributed._spmd.api.compile`, `make_fx`
  */
@@ -88,7 +89,9 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
     return this.guards.match(args, tensorsIn(args));
   }
 
-  /** What differs from the capture, such as `argument 0 was ... and is ...`; null if nothing does. */
+  /**
+   * What differs from the capture, such as `argument 0 was ... and is ...`; null if nothing does.
+   */
   difference(...args: A): string | null {
     const difference: Difference | null = this.guards.difference(args, tensorsIn(args));
     return difference === null ? null : formatDifference(difference);
@@ -112,8 +115,8 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
   runWith(runner: StepRunner, ...args: A): R {
     if (!this.matches(...args))
       throw new CompileError(
-        `captureStep: expected the arguments and settings of the capture: ${this.difference(...args)}. ` +
-          'Capture the step again.',
+        'captureStep: expected the arguments and settings of the capture: ' +
+          `${this.difference(...args)}. Capture the step again.`,
       );
     const tensors = tensorsIn(args);
     const values = this.valuesOf(tensors);
@@ -123,7 +126,8 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
   }
 
   /**
-   * A function for {@link runWith} that runs the graph as it is now by commands that are encoded once.
+   * A function for {@link runWith} that runs the graph as it is now by commands that are encoded
+   * once.
    *
    * @throws CompileError if a node uses a later one
    */
@@ -173,13 +177,13 @@ function checkDistribute(given: unknown): asserts given is ReadonlyMap<Tensor, D
 /**
  * Captures a train step: runs `fn` once on the given arguments, which have shapes and no values
  * meanwhile, and changes nothing. The step may call modules, `backward` and `autograd.grad`, the
- * `step` of capturable optimizers, and `zeroGrad`; all of it becomes one graph. Optimizer state that
- * does not exist is made before, so the graph reads and writes it as any other.
+ * `step` of capturable optimizers, and `zeroGrad`; all of it becomes one graph. Optimizer state
+ * that does not exist is made before, so the graph reads and writes it as any other.
  *
  * Distributed arguments and parameters are there as their local shards, and the collectives that
  * they need are calls of the graph: with replicated parameters and a batch that is sharded, one
- * `allReduce` for each gradient. JavaScript of the step, such as counting in a variable, runs at the
- * capture only.
+ * `allReduce` for each gradient. JavaScript of the step, such as counting in a variable, runs at
+ * the capture only.
  *
  * Results have no history. Values that the step reads end the capture.
  *
@@ -203,8 +207,8 @@ export function captureStep<A extends readonly unknown[], R>(
   if (!Array.isArray(args)) throw unexpected('captureStep', 'args', 'a list of arguments', args);
   if (suspends(fn))
     throw new CompileError(
-      'captureStep: expected a synchronous step, got an asynchronous function or a generator, which ' +
-        'returns before it has taken the step. Read values and wait outside of the step.',
+      'captureStep: expected a synchronous step, got an asynchronous function or a generator, ' +
+        'which returns before it has taken the step. Read values and wait outside of the step.',
     );
   const { distribute = new Map() } = optionsOf('captureStep', options, 'distribute');
   checkDistribute(distribute);

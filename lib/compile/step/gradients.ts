@@ -14,13 +14,13 @@ export interface StepGradient {
   /** The tensor whose `.grad` the step assigns, most often a parameter. */
   readonly owner: Tensor;
   /**
-   * The last gradient that backward or the step assigned, on this rank; of a distributed tensor, the
-   * local shard. Null if the step assigns null only.
+   * The last gradient that backward or the step assigned, on this rank; of a distributed tensor,
+   * the local shard. Null if the step assigns null only.
    */
   readonly value: Value | null;
   /**
-   * The effect at the end of the graph by which `.grad` becomes what the step leaves; null if `.grad`
-   * is null before and after it.
+   * The effect at the end of the graph by which `.grad` becomes what the step leaves; null if
+   * `.grad` is null before and after it.
    */
   readonly node: Node | null;
 }

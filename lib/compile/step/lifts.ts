@@ -33,8 +33,8 @@ const ROLES: readonly StepRole[] = [
 ];
 
 /**
- * Makes inputs of constants that the program has; tensors that the step itself wrote as numbers stay
- * constants. Inputs come first in the graph: arguments, then parameters, buffers and state.
+ * Makes inputs of constants that the program has; tensors that the step itself wrote as numbers
+ * stay constants. Inputs come first in the graph: arguments, then parameters, buffers and state.
  */
 export function liftConstants(recorder: Recorder, names: StepNames): StepInput[] {
   const { graph, guards } = recorder;

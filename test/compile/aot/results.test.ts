@@ -1,4 +1,6 @@
-/** Results and arguments of lowered graphs are those of the function: objects, histories, versions. */
+/**
+ * Results and arguments of lowered graphs are those of the function: objects, histories, versions.
+ */
 import assert from 'node:assert/strict';
 import { compile, enableGrad, noGrad, type Tensor, tensor } from '../../../lib/index.js';
 

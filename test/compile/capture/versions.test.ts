@@ -1,4 +1,7 @@
-/** One graph serves all versions of a tensor, where the function only passes them on or returns them. */
+/**
+ * One graph serves all versions of a tensor, where the function only passes them on or returns
+ * them.
+ */
 import assert from 'node:assert/strict';
 import { autograd, compile, Tensor, tensor, zeros } from '../../../lib/index.js';
 import { CompileCounter } from '../../../lib/testing/index.js';

@@ -1,4 +1,6 @@
-/** Joint graphs for tests: recorded from a function, or written by hand; and how a partition runs. */
+/**
+ * Joint graphs for tests: recorded from a function, or written by hand; and how a partition runs.
+ */
 import assert from 'node:assert/strict';
 import { edgeOf } from '../../../lib/autograd/accumulate-grad.js';
 import { runBackward } from '../../../lib/autograd/engine.js';
