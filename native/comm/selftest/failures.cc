@@ -198,6 +198,27 @@ void test_absence(Ranks mode) {
   });
   end_group(mode == Ranks::Threads ? "threads: timeouts" : "processes: timeouts");
 
+  for (const bool in_time : {true, false}) {
+    run_ranks(mode, 3, {}, [in_time](HostGroup& group) {
+      ErrorText error;
+      CHECK(group.barrier(kBarrier, &error).ok(), "%s", error.text);
+      group.set_timeout(300);
+      if (group.rank() == 2) {
+        auto& compilation = group.region()->rank(2).compilation;
+        compilation.write(begin_compilation("the graph of step", true, in_time ? 20'000 : 200));
+        usleep(1'200'000);
+        compilation.write({});
+      }
+      const Status status = reduce_floats(group, 12, &error);
+      CHECK(status.ok() == in_time, "%s", error.text);
+      if (!in_time)
+        CHECK(contains(error, "rank 2 has been compiling the graph of step for "), "%s",
+              error.text);
+    });
+  }
+  end_group(mode == Ranks::Threads ? "threads: ranks that compile"
+                                   : "processes: ranks that compile");
+
   run_ranks(mode, 3, {}, [](HostGroup& group) {
     ErrorText error;
     CHECK(group.barrier(kBarrier, &error).ok(), "%s", error.text);

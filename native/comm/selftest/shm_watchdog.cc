@@ -12,7 +12,7 @@ namespace shardwise::comm::selftest {
 namespace {
 
 std::unique_ptr<Watchdog> watch_in(HostGroup& host) {
-  return std::make_unique<ShmWatchdog>(host.region(), host.rank());
+  return std::make_unique<ShmWatchdog>(host.region(), nullptr, host.rank());
 }
 
 void run_watchdog(Ranks mode, int32_t size, const std::function<void(Rank&, HostGroup&)>& body,
@@ -336,7 +336,7 @@ void test_watch(Ranks mode) {
 
 void bench_watch(int32_t size) {
   run_ranks(Ranks::Processes, size, {.slot_bytes = 0, .use = Use::Rendezvous}, [](HostGroup& host) {
-    ShmWatchdog watch(host.region(), host.rank());
+    ShmWatchdog watch(host.region(), nullptr, host.rank());
     ErrorText error;
     CollectiveCall call = {};
     call.kind = Collective::AllReduce;
