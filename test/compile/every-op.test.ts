@@ -1,14 +1,9 @@
 /** Every op of the table has, compiled, the values, gradients and layouts that it has eagerly. */
-import assert from 'node:assert/strict';
-import type { BackendName } from '../../lib/compile/backends.js';
 import { dispatch } from '../../lib/core/dispatch.js';
 import type { AnyOp, Sample } from '../../lib/core/op.js';
 import { compile, manualSeed, type Tensor } from '../../lib/index.js';
 import { isVariable, ownOps } from '../every-op/differentiable.js';
-
-/** `npm run test:compiled` runs all backends. */
-const all: readonly BackendName[] = ['eager', 'aot_eager', 'aot_eager_decomp_partition'];
-const backends = process.env['SHARDWISE_TEST_COMPILED'] === 'all' ? all : (['aot_eager'] as const);
+import { assertSame, backends } from './backends.js';
 
 type Fn = (...given: Tensor[]) => Tensor[];
 
@@ -51,7 +46,7 @@ describe('every op, compiled,', () => {
           const compiled = compile(fn, { backend });
           const expected = observed(op, sample, fn);
           for (const call of ['capture', 'replay'])
-            assert.deepEqual(observed(op, sample, compiled), expected, call);
+            assertSame(observed(op, sample, compiled), expected, backend, call);
         }
       });
   }
