@@ -10,6 +10,7 @@ import { aboutShape } from '../../core/collective.js';
 import { checkOneOf, optionsOf } from '../../core/options.js';
 import { type ReduceOpName, reduceOpNames } from '../../core/placement.js';
 import type { Tensor } from '../../core/tensor.js';
+import { reportUse } from '../../core/unrepeatable.js';
 import { memberOf } from './new-group.js';
 import {
   type AsyncOption,
@@ -335,6 +336,7 @@ export function reduceScatterTensor<A extends boolean = false>(
 export async function barrier(options: CollectiveOptions = {}): Promise<void> {
   const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);
   const device = group.barrierDevice;
+  reportUse('barrier');
   group.run('barrier', { kind: 'barrier', input: null, output: null, device }, callSite(barrier));
   const { turns } = group.runtime;
   await (turns === null ? group.finished(device) : turns.wait('barrier', group.finished(device)));

@@ -15,6 +15,7 @@ import { checkFlag, checkNumber, optionsOf, shown, unexpected } from '../../core
 import { formatShape, overlapsItself } from '../../core/shape.js';
 import type { Sharding } from '../../core/sharding.js';
 import { Tensor } from '../../core/tensor.js';
+import { reportUse } from '../../core/unrepeatable.js';
 import { overlaps } from '../../eager/aliasing.js';
 import { noValues } from '../../eager/fake-backend.js';
 import type { ProcessGroup } from './process-group.js';
@@ -77,6 +78,7 @@ export function perform<A extends boolean>(
   outputs: readonly Tensor[],
   after?: () => void,
 ): WorkIf<A> {
+  reportUse(name);
   group.run(name, call, where);
   after?.();
   for (const t of outputs) t.bumpVersion();

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../../lib/compile/index.js';
 import {
+  allGatherIntoTensor,
+  barrier,
   destroyProcessGroup,
   getWorldSize,
   initProcessGroup,
@@ -111,6 +113,27 @@ describe('a capture', () => {
     );
     assert.equal(getWorldSize(), 3);
     compile(() => destroyProcessGroup())();
+  });
+
+  it('ends before a collective, also in a world without peers', async () => {
+    await initProcessGroup('fake', { rank: 0, worldSize: 3 });
+    try {
+      const gathered = (x: Tensor): Tensor => {
+        const whole = zeros([6]);
+        allGatherIntoTensor(whole, x);
+        return whole;
+      };
+      const run = compile(gathered);
+      for (let call = 0; call < 2; call++)
+        assert.deepEqual(run(ones([2])).tolist(), [1, 1, 1, 1, 1, 1]);
+      assert.equal(reasonOf(gathered), 'allGatherIntoTensor() was called');
+      assert.equal(
+        reasonOf(() => barrier()),
+        'barrier() was called',
+      );
+    } finally {
+      destroyProcessGroup();
+    }
   });
 
   it('ends before statistics of memory are read or changed, whose tensors have no memory', () => {
