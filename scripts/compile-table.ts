@@ -102,7 +102,7 @@ function line({ what, outcomes, instead = '' }: Row): string {
 
 async function table(): Promise<string> {
   return [
-    '| a function with | captured | broken into frames | refused with `fullgraph` | instead |',
+    '| a function with | captured | broken into segments and frames | refused with `fullgraph` | instead |',
     '| --- | --- | --- | --- | --- |',
     ...(await rows()).map(line),
     '',
