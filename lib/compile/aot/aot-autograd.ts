@@ -193,8 +193,9 @@ function compileTrace(
     },
     savedPrimals: saved.map((value) => {
       const at = 'node' in value ? joint.primals.indexOf(value.node) : -1;
-      return at < 0 ? -1 : (trace.locals[at] as number);
+      return at < 0 ? -1 : ([...trace.locals, ...trace.wholes][at] as number);
     }),
+    savesWhole: saved.map(({ node, output }) => (node.metas[output]?.placements ?? null) !== null),
   };
   return (...inputs) =>
     runCompiled(fns, constants.length === 0 ? inputs : [...inputs, ...constants]);

@@ -44,6 +44,8 @@ export interface LoweredFunctions {
   readonly backwardGraph: () => LoweredFunction;
   /** For each saved value, the primal that it is; -1 for others. */
   readonly savedPrimals: readonly number[];
+  /** Whether it is a distributed tensor, and not the local shard of one. */
+  readonly savesWhole: readonly boolean[];
 }
 
 /** Where results of a function are, looked up once. @internal */
@@ -261,12 +263,12 @@ class CompiledNode extends Node {
   apply(grads: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
     if (isGradEnabled()) throw noSecondDerivative(this.fns);
-    const { trace, backward, backwardGraph } = this.fns;
-    const saved = this.saved.map((value, i) =>
-      value instanceof SavedTensor
-        ? heldOf(value.unpack(this.name, `saved value ${i}`, this, false))
-        : value,
-    );
+    const { trace, backward, backwardGraph, savesWhole } = this.fns;
+    const saved = this.saved.map((value, i) => {
+      if (!(value instanceof SavedTensor)) return value;
+      const t = value.unpack(this.name, `saved value ${i}`, this, false);
+      return savesWhole[i] ? t : heldOf(t);
+    });
     const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
     // A capture records the ops of the graph, whatever a compiler has made of it.
     const run = layers.backend.capture === null ? (backward as LoweredFunction) : backwardGraph();

@@ -6,7 +6,6 @@
 import type { Sharding } from '../../core/sharding.js';
 import type { Tensor } from '../../core/tensor.js';
 import { metaOf, type Node, type Value } from '../graph/node.js';
-import { BACKWARD } from '../partition/joint-graph.js';
 import type { Recorder } from './recorder.js';
 
 /** Repeats that a graph puts a distributed tensor together. */
@@ -49,8 +48,8 @@ export class WholeInputs {
   valueOf(recorder: Recorder, t: Tensor, isOwn: boolean): Value {
     const input = this.nodes.get(t);
     if (recorder.isWholeStep && !isOwn && !recorder.borrowed.has(t)) return recorder.outerValue(t);
-    if ((input === undefined && !isOwn) || recorder.tags.has(BACKWARD))
-      recorder.unsupported('a distributed tensor was used as a whole by an effect');
+    if (input === undefined && !isOwn)
+      recorder.unsupported('a distributed tensor from outside was used as a whole by an effect');
     if (input === undefined) return define(recorder, t);
     const value = { node: input, output: 0 };
     recorder.define(t, value);

@@ -150,6 +150,41 @@ describe('effects on distributed tensors in lowered graphs', () => {
       });
     });
 
+  for (const backend of ['aot_eager', 'aot_eager_decomp_partition'] as const)
+    it(`set gradients and memory of distributed tensors in backward (${backend})`, async () => {
+      await onRanks(2, async () => {
+        const mesh = initDeviceMesh('cpu', [2]);
+        const make = (value: number): DTensor =>
+          DTensor.fromLocal(ones([2, 2]).mul(value), mesh, [Shard(0)]);
+        // What a hook gets as a gradient, and keeps: of an argument, and of a computed tensor.
+        const fn = (x: Tensor, kept: Tensor, moved: Tensor): Tensor => {
+          const y = x.mul(3);
+          y.registerHook((grad) => {
+            kept.grad = grad.detach().mul(y.detach());
+            moved.data = grad.detach().mul(5);
+          });
+          return y.sin();
+        };
+        const run = async (f: typeof fn): Promise<unknown[]> => {
+          const seen: unknown[] = [];
+          for (let i = 1; i <= 3; i++) {
+            const [x, kept, moved] = [make(i).requiresGrad_(), make(i), make(7)];
+            f(x, kept, moved).backward(make(i));
+            const grads = [x.grad, kept.grad, moved] as DTensor[];
+            assert.ok(grads.every((t) => t instanceof DTensor));
+            for (const t of grads) seen.push(t.placements.map(String), await valuesOf(t.toLocal()));
+          }
+          return seen;
+        };
+        const expected = await run(fn);
+        assert.deepEqual(await run(compile(fn, { backend, fullgraph: true })), expected);
+        const { backend: counted, lowered } = counting();
+        assert.deepEqual(await run(compile(fn, { backend: counted, fullgraph: true })), expected);
+        assert.equal(lowered.length, 2);
+        assert.match(lowered[1] as string, /setGrad\(%whole/);
+      });
+    });
+
   it('set versions and memory of distributed arguments', async () => {
     await onRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
