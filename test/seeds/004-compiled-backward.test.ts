@@ -6,46 +6,25 @@ import {
   type GraphModule,
 } from '../../lib/compile/index.js';
 import {
-  autograd,
-  cat,
   compile,
   compiler,
   manualSeed,
   nn,
-  noGrad,
   ones,
-  ops,
   rand,
   type Tensor,
   tensor,
 } from '../../lib/index.js';
-import { type CompileCounter, CompileCounterWithBackend } from '../../lib/testing/index.js';
+import { CompileCounterWithBackend } from '../../lib/testing/index.js';
+import { compiledBy, gathersInHooks, steps, values } from './004-gathered.js';
 import { assertClose, BACKENDS, FULL, leavesNoMemory } from './compiled.js';
 
-const compiledBy =
-  (backend: CompileCounter): BackwardCompiler =>
-  (module) =>
-    compile((...inputs: Tensor[]) => module.run(inputs), {
-      ...FULL,
-      backend,
-    }) as ReturnType<BackwardCompiler>;
 /** A new one each time: captures live as long as their compiler. */
 const asItIs =
   (): BackwardCompiler =>
   (module: GraphModule) =>
   (...inputs) =>
     module.run(inputs);
-
-/** Four steps without zeroGrad. */
-function steps(run: (x: Tensor) => Tensor, x: Tensor, afterEach = () => {}): Tensor {
-  let out: Tensor | null = null;
-  for (let i = 0; i < 4; i++) {
-    out = run(x);
-    out.sum().backward();
-    afterEach();
-  }
-  return out as unknown as Tensor;
-}
 
 class Obj {
   val: Tensor;
@@ -80,9 +59,6 @@ function hooked(allowsEager: boolean): { model: Counted; x: Tensor; runs: () => 
   });
   return { model, x: rand([2, 10], { requiresGrad: true }), runs: () => runs };
 }
-
-const values = (...tensors: (Tensor | null | undefined)[]): unknown =>
-  tensors.map((t) => t?.tolist() ?? null);
 
 function seen({ model, x }: ReturnType<typeof hooked>, out: Tensor): unknown {
   return values(out, x.grad, model.weight.grad, model.bias?.grad, ...model.counts);
@@ -157,83 +133,6 @@ for (const backend of BACKENDS)
       assert.deepEqual(values(...other.model.counts), [4, 4]);
     });
 
-    it('seed 004.18: hooks gather the parameter of a module, and free it', () => {
-      const [eager, other] = [fakeDistributed(), fakeDistributed()];
-      const out = steps(eager.model, eager.x);
-      const [forward, backward] = [
-        CompileCounterWithBackend(backend),
-        CompileCounterWithBackend(backend),
-      ];
-      const compiled = compile(other.model, { ...FULL, backend: forward });
-      const { sharded, unsharded } = other.model;
-      const assertSharded = (): void => {
-        assert.equal(other.model.weight, sharded);
-        assert.equal(other.model.sharded, sharded);
-        assert.equal(other.model.unsharded, unsharded);
-        assert.equal(unsharded.untypedStorage().nbytes, 0);
-      };
-      assertSharded();
-      const forwards = (x: Tensor): Tensor => {
-        const y = compiled(x) as Tensor;
-        assertSharded();
-        return y;
-      };
-      const result = compiledAutograd.enable(compiledBy(backward), () =>
-        steps(forwards, other.x, assertSharded),
-      );
-      assertClose(
-        values(result, other.x.grad, other.model.weight, other.model.weight.grad),
-        values(out, eager.x.grad, eager.model.weight, eager.model.weight.grad),
-      );
-      assert.deepEqual([forward.frameCount, backward.frameCount], [1, 2]);
-    });
+    it('seed 004.18: hooks gather the parameter of a module, and free it', () =>
+      gathersInHooks(backend, 'cpu'));
   });
-
-const WORLD = 2;
-
-interface Gathered extends nn.Linear {
-  sharded: nn.Parameter;
-  unsharded: nn.Parameter;
-}
-
-/** A linear layer whose hooks gather its weight before it is used, and free it after. */
-function fakeDistributed(): { model: Gathered; x: Tensor } {
-  const allGather = (t: Tensor): Tensor => noGrad(() => cat(Array(WORLD).fill(t), 0));
-  const reduceScatter = (t: Tensor): Tensor =>
-    noGrad(() => t.narrow(0, 0, (t.shape[0] as number) / WORLD).clone());
-  const gather = (m: nn.AnyModule): void => {
-    const model = m as Gathered;
-    const { unsharded } = model;
-    const whole = (fill: () => void): void =>
-      noGrad(() => autograd.unsafePreserveVersionCounter(unsharded, fill));
-    if (compiledAutograd.isEnabled())
-      whole(() => ops.fsdp.set_(unsharded, allGather(model.sharded)));
-    else {
-      unsharded.untypedStorage().resize_(unsharded.numel() * 4);
-      whole(() => unsharded.copy_(allGather(model.sharded)));
-    }
-    model.weight = unsharded;
-  };
-  const free = (m: nn.AnyModule): void => {
-    const model = m as Gathered;
-    model.weight = model.sharded;
-    model.unsharded.untypedStorage().resize_(0);
-  };
-  manualSeed(1234);
-  const model = new nn.Linear(20, 10, { bias: false }) as unknown as Gathered;
-  model.sharded = new nn.Parameter(reduceScatter(model.weight));
-  model.unsharded = new nn.Parameter(allGather(model.sharded));
-  model.unsharded.untypedStorage().resize_(0);
-  model.weight = model.sharded;
-  model.registerFullBackwardPreHook((m) => gather(m));
-  model.registerFullBackwardHook((m) => {
-    const grad = (m as Gathered).weight.grad as Tensor;
-    const scattered = reduceScatter(grad);
-    (m as Gathered).weight = (m as Gathered).sharded;
-    (m as Gathered).weight.grad = scattered;
-    (m as Gathered).unsharded.untypedStorage().resize_(0);
-  });
-  model.registerForwardPreHook((m) => gather(m));
-  model.registerForwardHook((m) => free(m));
-  return { model, x: rand([2, 20], { requiresGrad: true }) };
-}
