@@ -6,6 +6,7 @@ import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import type { OutputMeta } from './op.js';
 import type { Shape } from './shape.js';
+import type { Storage } from './storage.js';
 import type { Tensor } from './tensor.js';
 
 export interface CommandWriter {
@@ -40,6 +41,59 @@ export interface CommandWriter {
   cost(operations: number): void;
   /** A kernel parameter, in the order of the op's `kernelParams`. */
   param(value: number): void;
+}
+
+/**
+ * What writers of commands have in common: they count the parts of a command, and write a tensor as
+ * a view of its own layout.
+ */
+export abstract class CountingWriter implements CommandWriter {
+  protected inputs = 0;
+  protected outputs = 0;
+  protected params = 0;
+  protected estimate = 0;
+
+  /** Called before each command. */
+  protected startCounts(): void {
+    this.inputs = 0;
+    this.outputs = 0;
+    this.params = 0;
+    this.estimate = 0;
+  }
+
+  tensor(t: Tensor): void {
+    this.view(t, t.shape, t.strides);
+  }
+
+  view(t: Tensor, sizes: Shape, strides: Shape): void {
+    if (t.storage === null) {
+      this.immediate(t.scalarValue, t.dtype);
+      return;
+    }
+    this.inputs++;
+    this.memory(t, t.storage);
+    this.layout(sizes, strides);
+  }
+
+  output(t: Tensor): void {
+    this.outputView(t, t.shape, t.strides);
+  }
+
+  cost(operations: number): void {
+    this.estimate = operations;
+  }
+
+  /** Writes where the memory of a tensor is, and its dtype. */
+  protected abstract memory(t: Tensor, storage: Storage): void;
+  protected abstract layout(sizes: Shape, strides: Shape): void;
+
+  abstract flat(t: Tensor, count: number): void;
+  abstract immediate(value: number, dtype: DType): void;
+  abstract indexView(start: number, sizes: Shape, strides: Shape): void;
+  abstract outputView(t: Tensor, sizes: Shape, strides: Shape): void;
+  abstract flatOutput(t: Tensor, count: number): void;
+  abstract absentOutput(): void;
+  abstract param(value: number): void;
 }
 
 /** The functions with which an op without a kernel allocates and copies. */

@@ -2,7 +2,7 @@
  * Writes commands as words into the buffer shared with the addon. The layout is described in
  * native/README.md.
  */
-import type { CommandWriter } from '../core/command.js';
+import { CountingWriter } from '../core/command.js';
 import { META_ADVICE } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { DeviceError, ShardwiseError } from '../core/errors.js';
@@ -20,15 +20,11 @@ const MAKE_TOKENS = 1;
 const MAY_SHARE = 2;
 
 /** The one encoder of a process; commands are written and submitted without anything in between. */
-export class WordWriter implements CommandWriter {
+export class WordWriter extends CountingWriter {
   private readonly addon: Addon;
   private readonly words: Float64Array;
   private at = HEADER_WORDS;
   private op = '';
-  private inputs = 0;
-  private outputs = 0;
-  private params = 0;
-  private estimate = 0;
   /**
    * Storages that the command allocates, and the words where their handles come back; counted, so
    * that no array is resized.
@@ -39,6 +35,7 @@ export class WordWriter implements CommandWriter {
   private lastToken: Token | null = null;
 
   constructor(addon: Addon) {
+    super();
     this.addon = addon;
     this.words = new Float64Array(addon.words);
   }
@@ -46,25 +43,8 @@ export class WordWriter implements CommandWriter {
   begin(op: string): void {
     this.op = op;
     this.at = HEADER_WORDS;
-    this.inputs = 0;
-    this.outputs = 0;
-    this.params = 0;
-    this.estimate = 0;
+    this.startCounts();
     this.allocations = 0;
-  }
-
-  tensor(t: Tensor): void {
-    this.view(t, t.shape, t.strides);
-  }
-
-  view(t: Tensor, sizes: Shape, strides: Shape): void {
-    if (t.storage === null) {
-      this.immediate(t.scalarValue, t.dtype);
-      return;
-    }
-    this.inputs++;
-    this.existing(t, t.storage);
-    this.layout(sizes, strides);
   }
 
   flat(t: Tensor, count: number): void {
@@ -73,12 +53,8 @@ export class WordWriter implements CommandWriter {
       return;
     }
     this.inputs++;
-    this.existing(t, t.storage);
+    this.memory(t, t.storage);
     this.run(count);
-  }
-
-  output(t: Tensor): void {
-    this.outputView(t, t.shape, t.strides);
   }
 
   outputView(t: Tensor, sizes: Shape, strides: Shape): void {
@@ -96,7 +72,7 @@ export class WordWriter implements CommandWriter {
     this.outputs++;
     const storage = t.storage as Storage;
     if (storage.handle !== 0 || storage.freedBy !== null) {
-      this.existing(t, storage);
+      this.memory(t, storage);
       return;
     }
     this.slots[this.allocations] = this.at;
@@ -124,10 +100,6 @@ export class WordWriter implements CommandWriter {
     words[this.at++] = start;
     words[this.at++] = 4; // int64
     this.layout(sizes, strides);
-  }
-
-  cost(operations: number): void {
-    this.estimate = operations;
   }
 
   param(value: number): void {
@@ -183,7 +155,7 @@ export class WordWriter implements CommandWriter {
     this.lastToken = null;
   }
 
-  private existing(t: Tensor, storage: Storage): void {
+  protected memory(t: Tensor, storage: Storage): void {
     const handle = storage.handle;
     if (handle <= 0 || t.disposed) this.refuse(storage);
     const words = this.words;
@@ -207,7 +179,7 @@ export class WordWriter implements CommandWriter {
     words[this.at++] = dtype;
   }
 
-  private layout(sizes: Shape, strides: Shape): void {
+  protected layout(sizes: Shape, strides: Shape): void {
     const words = this.words;
     const ndim = sizes.length;
     words[this.at++] = ndim;

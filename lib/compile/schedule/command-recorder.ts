@@ -2,7 +2,7 @@
  * Records the commands of ops as the words of a native plan. Ops run by the eager backend's own
  * code on tensors without memory, so that a plan and eager mode send the same commands.
  */
-import type { CommandWriter } from '../../core/command.js';
+import { CountingWriter } from '../../core/command.js';
 import type { Device } from '../../core/device.js';
 import type { DType } from '../../core/dtype.js';
 import { CompileError } from '../../core/errors.js';
@@ -31,7 +31,7 @@ export interface OperandUse {
 }
 
 /** The commands of one device. */
-export class CommandRecorder implements CommandWriter, CommandSink {
+export class CommandRecorder extends CountingWriter implements CommandSink {
   /** The words of all commands; operands have 0 for their slot. */
   readonly words: number[] = [];
   readonly commands: RecordedCommand[] = [];
@@ -41,10 +41,6 @@ export class CommandRecorder implements CommandWriter, CommandSink {
   device: Device | null = null;
   /** The first of three words with the random state of the op that runs; -1 if it draws none. */
   private drawWord = -1;
-  private inputs = 0;
-  private outputs = 0;
-  private params = 0;
-  private estimate = 0;
 
   /** Whether the commands go to that device. */
   fits(device: Device): boolean {
@@ -82,10 +78,7 @@ export class CommandRecorder implements CommandWriter, CommandSink {
     if (!this.fits(device)) this.refuse('a command for another device');
     this.device = device;
     const header = this.words.length;
-    this.inputs = 0;
-    this.outputs = 0;
-    this.params = 0;
-    this.estimate = 0;
+    this.startCounts();
     this.words.push(kernel, 0, 0, 0, 0, 0);
     writeOperands(this, op, inputs, outputs, params);
     const draws = this.writeDraws(op);
@@ -110,31 +103,13 @@ export class CommandRecorder implements CommandWriter, CommandSink {
     return DRAW_PARAMS.length;
   }
 
-  tensor(t: Tensor): void {
-    this.view(t, t.shape, t.strides);
-  }
-
-  view(t: Tensor, sizes: Shape, strides: Shape): void {
-    if (t.storage === null) {
-      this.immediate(t.scalarValue, t.dtype);
-      return;
-    }
-    this.inputs++;
-    this.memory(t);
-    this.layout(sizes, strides);
-  }
-
   flat(t: Tensor, count: number): void {
     this.view(t, [count], [1]);
   }
 
-  output(t: Tensor): void {
-    this.outputView(t, t.shape, t.strides);
-  }
-
   outputView(t: Tensor, sizes: Shape, strides: Shape): void {
     this.outputs++;
-    this.memory(t);
+    this.memory(t, t.storage as Storage);
     this.layout(sizes, strides);
   }
 
@@ -158,23 +133,18 @@ export class CommandRecorder implements CommandWriter, CommandSink {
     this.layout(sizes, strides);
   }
 
-  cost(operations: number): void {
-    this.estimate = operations;
-  }
-
   param(value: number): void {
     this.params++;
     this.words.push(value);
   }
 
   /** Slot, first byte and dtype of a tensor. */
-  private memory(t: Tensor): void {
-    const storage = t.storage as Storage;
+  protected memory(t: Tensor, storage: Storage): void {
     this.uses.push({ storage, at: this.words.length, command: this.commands.length });
     this.words.push(0, t.storageOffset * t.dtype.itemsize, t.dtype.code);
   }
 
-  private layout(sizes: Shape, strides: Shape): void {
+  protected layout(sizes: Shape, strides: Shape): void {
     this.words.push(sizes.length, ...sizes, ...strides);
   }
 }
