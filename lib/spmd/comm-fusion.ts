@@ -1,0 +1,143 @@
+/** Fuses all-reduces: several small ones become one of their flattened inputs. */
+import type { Graph } from '../compile/graph/graph.js';
+import type { Node, Value } from '../compile/graph/node.js';
+import type { NodeValue } from '../compile/partition/value-map.js';
+import { insertCalls } from '../compile/passes/insert-calls.js';
+import { checkNumber } from '../core/options.js';
+import { numelOf } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { cat } from '../ops/join.js';
+import { type CommBlock, getAllCommBlocks } from './comm-block.js';
+import { findAllDescendants } from './graph-utils.js';
+import { graphOptimizationPass, type PassTarget } from './pass-contract.js';
+
+const MIB = 2 ** 20;
+/** The first bucket is small, so that communication starts early. */
+const FIRST_BUCKET_BYTES = MIB;
+
+/** The name of fused collectives; the second one is `allReduceFused_1`. */
+export const FUSED_NAME = 'allReduceFused';
+
+/**
+ * Fuses the all-reduces of a graph into buckets: their inputs are flattened and joined, reduced by
+ * one all-reduce named `allReduceFused`, `allReduceFused_1`, and cut again. It starts behind the last
+ * of its inputs, and is waited for at once: see {@link scheduleCommWait}. The first bucket closes at
+ * 1 MiB, later ones at `bucketSizeMb` MiB. A bucket has tensors of one dtype, device, group and
+ * reduction; one that is alone stays as it is.
+ *
+ * @throws ArgumentError for a size that is no positive number
+ * @see PyTorch `torch.distributed._spmd.graph_optimization.comm_fusion_with_concat`
+ */
+export const commFusionWithConcat: (module: PassTarget, bucketSizeMb: number) => void =
+  graphOptimizationPass()(function commFusionWithConcat(
+    module: PassTarget,
+    bucketSizeMb: number,
+  ): void {
+    checkNumber('commFusionWithConcat', 'bucketSizeMb', bucketSizeMb, { above: 0 });
+    const blocks = getAllCommBlocks(module.graph, 'allReduce').filter(isFusible);
+    for (const bucket of bucketsOf(blocks, bucketSizeMb * MIB))
+      if (bucket.length > 1) fuse(module.graph, bucket);
+  });
+
+/** Whether the collective has one input that the graph computes, and is waited for once. */
+const isFusible = ({ inputs, waitNodes }: CommBlock): boolean =>
+  inputs.length === 1 && 'node' in (inputs[0] as Value) && waitNodes.length === 1;
+
+const inputOf = ({ inputs }: CommBlock): NodeValue => inputs[0] as NodeValue;
+
+/** What the blocks of a bucket have in common. */
+function kindOf(block: CommBlock): readonly unknown[] {
+  const { node, output } = inputOf(block);
+  const { reduceOp, group } = block.commNode.params as { reduceOp: unknown; group: unknown };
+  return [node.metas[output]?.dtype, node.metas[output]?.device, group, reduceOp];
+}
+
+function bytesOf(block: CommBlock): number {
+  const { node, output } = inputOf(block);
+  return numelOf(block.shape) * (node.metas[output]?.dtype.itemsize ?? 0);
+}
+
+function bucketsOf(blocks: readonly CommBlock[], bytes: number): CommBlock[][] {
+  const buckets: CommBlock[][] = [];
+  const open: { kind: readonly unknown[]; bucket: CommBlock[]; bytes: number }[] = [];
+  for (const block of blocks) {
+    const kind = kindOf(block);
+    let current = open.find((each) => each.kind.every((fact, i) => fact === kind[i]));
+    if (current === undefined) {
+      current = { kind, bucket: [], bytes: 0 };
+      open.push(current);
+    }
+    current.bucket.push(block);
+    current.bytes += bytesOf(block);
+    if (current.bytes < (buckets.length === 0 ? FIRST_BUCKET_BYTES : bytes)) continue;
+    buckets.push(current.bucket);
+    open.splice(open.indexOf(current), 1);
+  }
+  return [...buckets, ...open.map(({ bucket }) => bucket)];
+}
+
+function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
+  const inputs = bucket.map(inputOf);
+  const last = Math.max(...inputs.map(({ node }) => graph.nodes.indexOf(node)));
+  const early = usersBefore(graph, bucket, last);
+  const next = graph.nodes[last + 1] as Node;
+  const { commNode, waitNodes } = bucket[0] as CommBlock;
+  const wait = waitNodes[0] as Node;
+  const flat = (...tensors: readonly Tensor[]): Tensor[] => [
+    cat(tensors.map((t) => t.reshape([-1]))),
+  ];
+  const [joined] = insertCalls(graph, next, inputs, flat, commNode) as [NodeValue];
+  const { op, params, origin, tags } = commNode;
+  const { metas } = joined.node;
+  const common = { kind: 'call', origin, tags, metas } as const;
+  const fused = graph.add({ ...common, name: FUSED_NAME, op, params, inputs: [joined] }, next);
+  const waited = graph.add(
+    {
+      ...common,
+      name: wait.name,
+      op: wait.op,
+      params: wait.params,
+      inputs: [{ node: fused, output: 0 }],
+    },
+    next,
+  );
+  const pieces = insertCalls(
+    graph,
+    next,
+    [{ node: waited, output: 0 }],
+    piecesOf(bucket),
+    commNode,
+  );
+  bucket.forEach((block, i) => {
+    const [own] = block.waitNodes as [Node];
+    graph.replaceUses({ node: own, output: 0 }, pieces[i] as Value);
+    graph.erase(own);
+    graph.erase(block.commNode);
+  });
+  const after = graph.nodes.indexOf(next);
+  const moved = early.filter((node) => graph.nodes.includes(node));
+  graph.nodes.splice(after, 0, ...moved);
+  for (const node of moved) graph.nodes.splice(graph.nodes.indexOf(node), 1);
+}
+
+/** What follows from the blocks before the last of their inputs: it must come after the bucket. */
+function usersBefore(graph: Graph, bucket: readonly CommBlock[], last: number): Node[] {
+  const waits = bucket.flatMap(({ waitNodes }) => waitNodes);
+  const own = new Set([...waits, ...bucket.map(({ commNode }) => commNode)]);
+  return findAllDescendants({ graph }, waits).filter(
+    (node) => !own.has(node) && graph.nodes.indexOf(node) <= last,
+  );
+}
+
+/** Cuts the joined result into the shapes of the inputs. */
+const piecesOf =
+  (bucket: readonly CommBlock[]) =>
+  (joined: Tensor): Tensor[] => {
+    let start = 0;
+    return bucket.map(({ shape }) => {
+      const length = numelOf(shape);
+      const piece = joined.narrow(0, start, length).view([...shape]);
+      start += length;
+      return piece;
+    });
+  };

@@ -1,0 +1,25 @@
+/** Moves waits for collectives to where their results are needed. */
+import type { Node } from '../compile/graph/node.js';
+import { getAllCommBlocks } from './comm-block.js';
+import { commFusionWithConcat } from './comm-fusion.js';
+import { Dependencies } from './dependencies.js';
+import { graphOptimizationPass, type PassTarget } from './pass-contract.js';
+
+/**
+ * Moves each wait, with the views of what it returns, to just before the first node that uses them,
+ * so that nodes in between run while the ranks communicate.
+ *
+ * @see PyTorch `torch.distributed._spmd.graph_optimization.schedule_comm_wait`
+ */
+export const scheduleCommWait: (module: PassTarget) => void = graphOptimizationPass({
+  prerequisites: [commFusionWithConcat],
+})(function scheduleCommWait({ graph }: PassTarget): void {
+  for (const { commNode, nodeList } of getAllCommBlocks(graph)) {
+    const block = new Set(nodeList);
+    const trailing = nodeList.filter((node) => node !== commNode);
+    const { readers } = new Dependencies(graph);
+    const users = new Set(trailing.flatMap(readers).filter((node) => !block.has(node)));
+    const first = graph.nodes.find((node) => users.has(node));
+    if (first !== undefined) for (const node of trailing) graph.moveBefore(node, first as Node);
+  }
+});

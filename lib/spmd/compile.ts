@@ -1,0 +1,197 @@
+/** `spmd.compile`: captures a train step on distributed tensors, transforms its graph, and runs it. */
+import type { Graph } from '../compile/graph/graph.js';
+import { type CapturedStep, captureStep } from '../compile/step/capture-step.js';
+import { CompileError } from '../core/errors.js';
+import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
+import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
+import type { Tensor } from '../core/tensor.js';
+import { Dependencies } from './dependencies.js';
+import { IterGraphModule } from './iter-graph-module.js';
+import { mergeEqualCollectives } from './merge-collectives.js';
+import { checkedMode, distributionOf, type ParallelMode } from './parallel-mode.js';
+import { prepareOptimizers, type StepArguments, stepArguments } from './step-arguments.js';
+import { StepModule } from './step-module.js';
+import { GraphModuleTransformation, type StepTransformation } from './transformation.js';
+
+/** Options of `spmd.compile`. */
+export interface SpmdOptions {
+  /** Makes what runs from the captured graph; by default it runs as it is. */
+  gmTransformation?: StepTransformation;
+  /** How plain tensors are distributed: by default replicated parameters, and a batch cut in dim 0. */
+  parallelMode?: ParallelMode;
+}
+
+/** A further argument of a compiled step, behind those of the step itself. */
+export interface StepFlags {
+  /** Whether no other step follows: what earlier steps have moved into this one has to run. */
+  lastTrainStep?: boolean;
+}
+
+/** A train step that `spmd.compile` has compiled. */
+export type SpmdStep<A extends readonly unknown[], R> = (...args: [...A, StepFlags?]) => R;
+
+/** Captures of a step, at most: each other shape of a batch needs one. */
+const MAX_CAPTURES = 8;
+
+/** A captured step, and what runs. */
+interface CompiledStep {
+  readonly captured: CapturedStep;
+  readonly module: IterGraphModule;
+}
+
+/**
+ * Compiles a train step for several ranks: forward, backward and the step of the optimizer become one
+ * graph of ops on local tensors and collectives, which `gmTransformation` may change. Each rank passes
+ * its own part of the batch. Gradients are those of the whole batch: a loss that is a sum sums over
+ * all ranks, where DistributedDataParallel averages.
+ *
+ * Models, optimizers (with `capturable: true`) and batches are arguments of the step. Parameters,
+ * buffers and optimizer state that are plain tensors count as replicated; distributed ones keep their
+ * placements. Without ranks the step is that of one.
+ *
+ * A batch of other shapes or a changed setting is captured anew, and a warning says what differs.
+ *
+ * @throws ArgumentError for options of other types. The step throws ArgumentError that names
+ * parameters in no optimizer or in two, and CompileError for what a graph cannot repeat, such as a
+ * value that is read, for an optimizer that takes no step, and for what passes refuse
+ * @see PyTorch `torch.distributed._spmd.api.compile`
+ * @example
+ * const step = spmd.compile()((model: nn.Module, optimizer: optim.Adam, batch: Tensor) => {
+ *   model(batch).sum().backward();
+ *   optimizer.step();
+ *   optimizer.zeroGrad();
+ * });
+ * for (const batch of batches) step(model, optimizer, batch);
+ */
+export function compile(
+  options: SpmdOptions = {},
+): <A extends readonly unknown[], R>(trainStep: (...args: A) => R) => SpmdStep<A, R> {
+  const { gmTransformation = GraphModuleTransformation(), parallelMode = {} } = optionsOf(
+    'spmd.compile',
+    options,
+    'gmTransformation parallelMode',
+  );
+  checkFunction('spmd.compile', 'gmTransformation', gmTransformation);
+  const mode = checkedMode(parallelMode);
+  return (trainStep) => {
+    checkFunction('spmd.compile', 'trainStep', trainStep);
+    const ranks = new WeakMap<RankRuntime, SpmdCaptures>();
+    return (...given) => {
+      const rank = currentRuntime();
+      let captures = ranks.get(rank);
+      if (captures === undefined) {
+        captures = new SpmdCaptures(trainStep as never, gmTransformation, mode);
+        ranks.set(rank, captures);
+      }
+      return captures.call(...withoutFlags(given)) as never;
+    };
+  };
+}
+
+/** Takes the flags off the end of the arguments. */
+function withoutFlags(given: readonly unknown[]): [args: readonly unknown[], isLast: boolean] {
+  const last = given.at(-1);
+  const isFlags =
+    typeof last === 'object' &&
+    last !== null &&
+    Object.keys(last).length === 1 &&
+    'lastTrainStep' in last;
+  if (!isFlags) return [given, false];
+  const { lastTrainStep = false } = last as StepFlags;
+  checkFlag('spmd.compile', 'lastTrainStep', lastTrainStep);
+  return [given.slice(0, -1), lastTrainStep];
+}
+
+/** The captures of one step by one rank. */
+class SpmdCaptures {
+  private readonly fn: (...args: readonly unknown[]) => unknown;
+  private readonly transform: StepTransformation;
+  private readonly mode: ParallelMode;
+  private readonly steps: CompiledStep[] = [];
+  private latest: CompiledStep | null = null;
+
+  constructor(
+    fn: (...args: readonly unknown[]) => unknown,
+    transform: StepTransformation,
+    mode: ParallelMode,
+  ) {
+    this.fn = fn;
+    this.transform = transform;
+    this.mode = mode;
+  }
+
+  call(args: readonly unknown[], isLast: boolean): unknown {
+    const step = this.find(args) ?? this.capture(args);
+    const { latest } = this;
+    if (latest !== null && latest !== step && latest.module.hasKept)
+      throw new CompileError(
+        `spmd.compile: ${latest.captured.difference(...args)}, and parts of the step before have been ` +
+          'moved into the next one, which must have the same graph. Pass lastTrainStep: true to the ' +
+          'last step before the change.',
+      );
+    this.latest = step;
+    return step.captured.runWith((...values) => step.module.run(values, isLast), ...args);
+  }
+
+  private find(args: readonly unknown[]): CompiledStep | undefined {
+    const { latest, steps } = this;
+    if (latest?.captured.matches(...args)) return latest;
+    return steps.find(({ captured }) => captured.matches(...args));
+  }
+
+  private capture(args: readonly unknown[]): CompiledStep {
+    const found = stepArguments(args);
+    prepareOptimizers(found);
+    this.warnOfRecapture(args);
+    const distribute = distributionOf(found, this.mode);
+    const captured = captureStep(this.fn, args, { distribute });
+    checkSteps(captured, found);
+    mergeEqualCollectives(captured.graph);
+    const module = this.transform(new StepModule(captured));
+    if (!(module instanceof IterGraphModule))
+      throw new CompileError(
+        'spmd.compile: expected gmTransformation to return an IterGraphModule, as ' +
+          'new IterGraphModule(module) makes it',
+      );
+    const step = { captured, module };
+    if (this.steps.length >= MAX_CAPTURES) this.steps.shift();
+    this.steps.push(step);
+    return step;
+  }
+
+  private warnOfRecapture(args: readonly unknown[]): void {
+    const before = this.latest ?? this.steps.at(-1);
+    if (before === undefined) return;
+    process.emitWarning(
+      `spmd.compile: ${this.fn.name || 'the step'} is captured again: ` +
+        `${before.captured.difference(...args)}. Give batches one shape, and set flags before the ` +
+        'first step.',
+      'CompileWarning',
+    );
+  }
+}
+
+/** @throws CompileError for an optimizer whose parameters the graph does not write */
+function checkSteps(captured: CapturedStep, { optimizers }: StepArguments): void {
+  const written = writtenTensors(captured.graph, captured);
+  for (const optimizer of optimizers) {
+    const params = optimizer.paramGroups.flatMap((group) => [...group.params]);
+    const trained = params.filter((p) => p.requiresGrad);
+    if (trained.length === 0 || trained.some((p) => written.has(p))) continue;
+    throw new CompileError(
+      `spmd.compile: ${optimizer.constructor.name} is an argument of the step, and the step does not ` +
+        'call its step(), or no parameter of it has a gradient.',
+      { optimizer: optimizer.constructor.name },
+    );
+  }
+}
+
+function writtenTensors(graph: Graph, { inputs }: CapturedStep): Set<Tensor> {
+  const dependencies = new Dependencies(graph);
+  const written = new Set(graph.nodes.flatMap((node) => [...dependencies.writtenBy(node)]));
+  return new Set(
+    inputs.flatMap(({ node, tensor }) =>
+      tensor !== null && written.has(dependencies.memoryOf({ node, output: 0 })) ? [tensor] : [],
+    ),
+  );
+}

@@ -1,0 +1,29 @@
+/** Questions about graphs: which nodes have a property, and what follows from some nodes. */
+import type { Graph } from '../compile/graph/graph.js';
+import type { Node } from '../compile/graph/node.js';
+import { Dependencies } from './dependencies.js';
+
+/**
+ * The nodes for which the predicate holds, in order.
+ *
+ * @see PyTorch `torch.distributed._spmd.graph_utils.find_node`
+ */
+export function findNode(graph: Graph, predicate: (node: Node) => boolean): Node[] {
+  return graph.nodes.filter(predicate);
+}
+
+/**
+ * All nodes that follow from some nodes, these included, in the order of the graph: the users of
+ * their values, the readers of memory that they write, and so on.
+ *
+ * @see PyTorch `torch.distributed._spmd.graph_optimization.find_all_descendants`
+ */
+export function findAllDescendants(
+  { graph }: { readonly graph: Graph },
+  nodes: readonly Node[],
+): Node[] {
+  const { readers } = new Dependencies(graph);
+  const found = new Set(nodes);
+  for (const node of found) for (const reader of readers(node)) found.add(reader);
+  return graph.nodes.filter((node) => found.has(node));
+}

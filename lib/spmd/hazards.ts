@@ -1,0 +1,76 @@
+/** What would be wrong if nodes ran in the next iteration. */
+
+import { originText } from '../compile/graph/lint.js';
+import type { Node } from '../compile/graph/node.js';
+import { CompileError } from '../core/errors.js';
+import { type Conflict, Dependencies } from './dependencies.js';
+import type { IterGraph, Movement } from './iter-graph.js';
+
+/**
+ * Checks that each moved node finds and leaves memory as if it had run in its own iteration: nothing
+ * between its old place and its new one reads what it writes, or writes what it reads.
+ *
+ * @param nameOf - the name of the tensor that a placeholder stands for
+ * @throws CompileError that names the tensor, the read and the write
+ */
+export function checkHazards(graph: IterGraph, nameOf: (placeholder: Node) => string): void {
+  if (graph.movements.length === 0) return;
+  const dependencies = new Dependencies(graph);
+  const lasting = new Map<object, Node>();
+  for (const node of graph.nodes)
+    if (node.kind === 'placeholder' || node.kind === 'constant')
+      lasting.set(dependencies.memoryOf({ node, output: 0 }), node);
+  for (const movement of graph.movements)
+    for (const moved of movement.nodes)
+      for (const other of graph.nodes) {
+        const place = placeOf(graph, dependencies, movement, moved, other);
+        if (place === null) continue;
+        const found = dependencies.conflict(...orderOf(dependencies, moved, other));
+        if (found === null) continue;
+        const holder = lasting.get(dependencies.memoryOf(found.value));
+        // Memory that an iteration makes is another one in the next.
+        if (holder === undefined && place === 'next') continue;
+        throw hazard(found, moved, other, movement, holder && nameOf(holder));
+      }
+}
+
+const orderOf = (dependencies: Dependencies, a: Node, b: Node): [Node, Node] =>
+  dependencies.positionOf(a) < dependencies.positionOf(b) ? [a, b] : [b, a];
+
+/** Whether a moved node passes another one: in its own iteration, in the next one, or not at all. */
+function placeOf(
+  graph: IterGraph,
+  dependencies: Dependencies,
+  { nodes, target }: Movement,
+  moved: Node,
+  other: Node,
+): 'own' | 'next' | null {
+  if (nodes.has(other) || other.kind === 'placeholder' || other.kind === 'constant') return null;
+  const at = (node: Node): number => dependencies.positionOf(node);
+  const also = graph.movements.find((each) => each.nodes.has(other));
+  if (also !== undefined) {
+    const isOrdered = at(moved) < at(other) === at(target) < at(also.target);
+    return isOrdered || also.target === target ? null : 'own';
+  }
+  if (at(other) > at(moved)) return 'own';
+  return at(other) < at(target) ? 'next' : null;
+}
+
+function hazard(
+  { firstWrites, secondWrites, first }: Conflict,
+  moved: Node,
+  other: Node,
+  { target }: Movement,
+  tensor: string | undefined,
+): CompileError {
+  const verb = (node: Node): string =>
+    (node === first ? firstWrites : secondWrites) ? 'writes' : 'reads';
+  const what = tensor ?? 'memory of the iteration';
+  return new CompileError(
+    `recompile: %${moved.name}, which ${verb(moved)} ${what}, was moved to the next iteration before ` +
+      `%${target.name}, and %${other.name}${originText(other)} ${verb(other)} ${what} before that. It would ` +
+      `${verb(other) === 'reads' ? 'read an old value' : 'change what is read'}. Move it before %${other.name}, ` +
+      'or move fewer nodes.',
+    { moved: moved.name, other: other.name, tensor: what },
+  );
+}

@@ -1,0 +1,35 @@
+/** `shardwise/spmd`: train steps compiled for several ranks, and passes over their graphs. */
+import '../runtime.js';
+import '../runtime-distributed.js';
+
+export { type CommBlock, getAllCommBlocks, getCommBlock } from './comm-block.js';
+export { commFusionWithConcat } from './comm-fusion.js';
+export { scheduleCommWait } from './comm-wait.js';
+export { compile, type SpmdOptions, type SpmdStep, type StepFlags } from './compile.js';
+export { dumpGraphsToFiles, graphToDot } from './dump.js';
+export { findAllDescendants, findNode } from './graph-utils.js';
+export { IterGraph, type Movement } from './iter-graph.js';
+export { IterGraphModule, type IterGraphModuleOptions } from './iter-graph-module.js';
+export { mergeEqualCollectives } from './merge-collectives.js';
+export { iterMoveGradsAndOptimizers } from './move.js';
+export {
+  type FusedOptimizerBlock,
+  getAllFusedOptimizerBlocks,
+  type OperandLists,
+} from './optimizer-blocks.js';
+export type { ParallelMode } from './parallel-mode.js';
+export {
+  clearAppliedPasses,
+  type GraphPass,
+  type GraphPassOptions,
+  graphOptimizationPass,
+  type PassTarget,
+} from './pass-contract.js';
+export { removeCopyFromOptimizer } from './remove-copy.js';
+export { splitFusedOptimizer } from './split-optimizer.js';
+export { StepModule } from './step-module.js';
+export {
+  GraphModuleTransformation,
+  type GraphModuleTransformationOptions,
+  type StepTransformation,
+} from './transformation.js';

@@ -1,0 +1,103 @@
+/** The graph of one iteration, parts of which may run in the next one. */
+import { appendCopy, copyOfValue } from '../compile/graph/copy.js';
+import { Graph } from '../compile/graph/graph.js';
+import type { Node, Value } from '../compile/graph/node.js';
+import { isRandom } from '../compile/graph/traits.js';
+import { CompileError } from '../core/errors.js';
+
+/** Nodes that run in the next iteration, before the target. */
+export interface Movement {
+  readonly nodes: ReadonlySet<Node>;
+  readonly target: Node;
+}
+
+/**
+ * A graph whose nodes can be moved to the next iteration. Passes edit the graph of one iteration;
+ * those of the first, the last and all other iterations follow from it when it is compiled.
+ *
+ * @see PyTorch `torch.distributed._spmd.iter_graph_module.IterGraph`
+ */
+export class IterGraph extends Graph {
+  /** What runs in the next iteration, in the order in which it was moved. */
+  readonly movements: Movement[] = [];
+  private isFrozen = false;
+
+  /** A copy of a graph. */
+  constructor(from: Graph) {
+    super();
+    const copies = new Map<Node, Node>();
+    for (const node of from.nodes) appendCopy(this, node, copies);
+    this.title = from.title;
+    this.outputs = from.outputs.map((value) => copyOfValue(value, copies));
+  }
+
+  /** Adds a node in front of another one, as `add` does. */
+  nodePrepend(target: Node, node: Node): void {
+    this.moveBefore(node, target);
+  }
+
+  /** Moves a node behind another one. */
+  nodeAppend(target: Node, node: Node): void {
+    this.moveAfter(node, target);
+  }
+
+  /** Moves a node behind another one. */
+  moveAfter(node: Node, other: Node): void {
+    const next = this.nodes[this.nodes.indexOf(other) + 1];
+    if (next === undefined) {
+      this.moveBefore(node, other);
+      this.moveBefore(other, node);
+    } else if (next !== node) this.moveBefore(node, next);
+  }
+
+  /** Gives a node other inputs. */
+  nodeSetInputs(node: Node, inputs: readonly Value[]): void {
+    node.inputs = [...inputs];
+  }
+
+  /** Makes all uses of a node's first output uses of another value. */
+  nodeReplaceAllUsesWith(node: Node, by: Value): void {
+    this.replaceUses({ node, output: 0 }, by);
+  }
+
+  /**
+   * Makes nodes run in the next iteration, before a node of it. What they read from other nodes is
+   * kept until then.
+   *
+   * @throws CompileError if a node outside of them uses their values, if one is random or has been
+   * moved, and after {@link freezeCrossIterMovement}
+   */
+  moveToNextIterBefore(nodes: readonly Node[], target: Node): void {
+    const moved = new Set(nodes);
+    if (this.isFrozen) throw refused('the graph is frozen: move nodes before finalizeSetup()');
+    if (moved.size === 0) throw refused('expected at least one node to move');
+    if (moved.has(target)) throw refused(`the target %${target.name} is one of the moved nodes`);
+    for (const node of [...nodes, target])
+      if (!this.nodes.includes(node)) throw refused(`%${node.name} is not in the graph`);
+    for (const node of moved) this.checkMovable(node, moved);
+    this.movements.push({ nodes: moved, target });
+  }
+
+  /** Ends moves between iterations. */
+  freezeCrossIterMovement(): void {
+    this.isFrozen = true;
+  }
+
+  private checkMovable(node: Node, moved: ReadonlySet<Node>): void {
+    if (this.movements.some(({ nodes, target }) => nodes.has(node) || target === node))
+      throw refused(`%${node.name} has been moved, or is the target of a move`);
+    if (node.kind === 'placeholder' || node.kind === 'constant' || isRandom(node))
+      throw refused(`%${node.name} is an input, a constant or random`);
+    const user = this.usersOf(node).find((each) => !moved.has(each));
+    if (user !== undefined)
+      throw refused(
+        `%${user.name} uses %${node.name} in the same iteration. Move it, too, as ` +
+          'findAllDescendants(gm, nodes) finds it',
+      );
+    if (this.outputs.some((value) => 'node' in value && value.node === node))
+      throw refused(`%${node.name} is a result of the iteration`);
+  }
+}
+
+const refused = (what: string): CompileError =>
+  new CompileError(`moveToNextIterBefore: ${what}.`, { op: 'moveToNextIterBefore' });

@@ -1,0 +1,165 @@
+/**
+ * The graphs of the first, the last and all other iterations, as they follow from the graph of one
+ * iteration and what was moved. What moved nodes read is kept until the next iteration.
+ */
+import { appendCopy, copyOfValue } from '../compile/graph/copy.js';
+import { Graph } from '../compile/graph/graph.js';
+import type { Node, Value } from '../compile/graph/node.js';
+import { writtenValues } from '../compile/partition/memory.js';
+import { type NodeValue, ValueMap } from '../compile/partition/value-map.js';
+import { insertCalls } from '../compile/passes/insert-calls.js';
+import type { Tensor } from '../core/tensor.js';
+import { clone } from '../ops/copy.js';
+import type { IterGraph, Movement } from './iter-graph.js';
+
+/** The graphs of an IterGraph. The last two take the kept values as further inputs. */
+export interface IterGraphs {
+  /** The first iteration, without the moved nodes. */
+  readonly setup: Graph;
+  /** Any other one: the moved nodes on kept values, and the rest. */
+  readonly main: Graph;
+  /** The last one: also the moved nodes of its own. */
+  readonly cleanup: Graph;
+  /** The number of values that are kept from one iteration to the next. */
+  readonly kept: number;
+}
+
+/**
+ * Makes the graphs. `isLasting`: whether a placeholder is the same tensor in all iterations, such as
+ * a parameter. Others are copied, if moved nodes read them.
+ */
+export function iterGraphs(
+  graph: IterGraph,
+  isLasting: (placeholder: Node) => boolean,
+): IterGraphs {
+  const movements = [...graph.movements].sort(
+    (a, b) => graph.nodes.indexOf(a.target) - graph.nodes.indexOf(b.target),
+  );
+  const kept = movements.map((movement) => keptValues(graph, movement, isLasting));
+  const part = (hasEarlier: boolean, keeps: boolean): Graph =>
+    new Assembly(graph, movements, kept).graphOf(hasEarlier, keeps);
+  return {
+    setup: part(false, true),
+    main: part(true, true),
+    cleanup: part(true, false),
+    kept: kept.reduce((sum, values) => sum + values.length, 0),
+  };
+}
+
+/** What moved nodes read from others. */
+function keptValues(
+  graph: IterGraph,
+  { nodes }: Movement,
+  isLasting: (placeholder: Node) => boolean,
+): NodeValue[] {
+  const found = new ValueMap<true>();
+  for (const node of graph.nodes) {
+    if (!nodes.has(node)) continue;
+    for (const value of node.reads) {
+      if ('number' in value || nodes.has(value.node) || value.node.kind === 'constant') continue;
+      if (value.node.kind !== 'placeholder' || !isLasting(value.node)) found.set(value, true);
+    }
+  }
+  return [...found.keys];
+}
+
+class Assembly {
+  private readonly from: IterGraph;
+  private readonly movements: readonly Movement[];
+  private readonly kept: readonly (readonly NodeValue[])[];
+  private readonly graph = new Graph();
+  private readonly copies = new Map<Node, Node>();
+
+  constructor(
+    from: IterGraph,
+    movements: readonly Movement[],
+    kept: readonly (readonly NodeValue[])[],
+  ) {
+    this.from = from;
+    this.movements = movements;
+    this.kept = kept;
+    this.graph.title = from.title;
+  }
+
+  /** `hasEarlier`: moved nodes of the iteration before run. `keeps`: its own run in the next one. */
+  graphOf(hasEarlier: boolean, keeps: boolean): Graph {
+    const { from, graph, copies } = this;
+    const isInput = ({ kind }: Node): boolean => kind === 'placeholder';
+    for (const node of from.nodes) {
+      graph.reserveName(node.name);
+      if (isInput(node)) appendCopy(graph, node, copies);
+    }
+    const inputs = hasEarlier
+      ? this.kept.map((values) => values.map((v) => this.keptInput(v)))
+      : [];
+    for (const node of from.nodes) {
+      if (isInput(node)) continue;
+      this.movements.forEach(({ nodes, target }, i) => {
+        if (target === node && hasEarlier)
+          this.addMoved(nodes, this.kept[i] ?? [], inputs[i] ?? []);
+      });
+      const isMoved = this.movements.some(({ nodes }) => nodes.has(node));
+      if (!isMoved || !keeps) appendCopy(graph, node, copies);
+    }
+    graph.outputs = from.outputs.map((value) => copyOfValue(value, copies));
+    if (keeps) for (const value of this.kept.flat()) graph.outputs.push(this.keptOutput(value));
+    return graph;
+  }
+
+  private keptInput({ node, output }: NodeValue): Value {
+    const metas = node.metas.slice(output, output + 1);
+    return { node: this.graph.add({ kind: 'placeholder', name: 'kept', metas }), output: 0 };
+  }
+
+  /** The value for the next iteration; a copy of an argument, which the program may change. */
+  private keptOutput(value: NodeValue): Value {
+    const own = copyOfValue(value, this.copies) as NodeValue;
+    if (own.node.kind !== 'placeholder') return own;
+    const last = this.graph.nodes.at(-1) as Node;
+    const copied = (t: Tensor): readonly Tensor[] => [clone(t)];
+    const [copy] = insertCalls(this.graph, last, [own], copied as never) as [Value];
+    return copy;
+  }
+
+  /** Copies of moved nodes on kept values. Their numbers are new, since the originals may follow. */
+  private addMoved(
+    nodes: ReadonlySet<Node>,
+    values: readonly NodeValue[],
+    inputs: readonly Value[],
+  ): void {
+    const keptAt = new ValueMap<Value>();
+    values.forEach((value, i) => {
+      keptAt.set(value, inputs[i] as Value);
+    });
+    const moved = new Map<Node, Node>();
+    const mapped = (value: Value): Value => {
+      if ('number' in value) return value;
+      const copy = moved.get(value.node);
+      if (copy !== undefined) return { node: copy, output: value.output };
+      return keptAt.get(value) ?? copyOfValue(value, this.copies);
+    };
+    for (const node of this.from.nodes) {
+      if (!nodes.has(node)) continue;
+      const { draw } = node;
+      const fields = {
+        ...node,
+        name: `${node.name}_earlier`,
+        inputs: node.inputs.map(mapped),
+        into: node.into === null ? null : mapped(node.into),
+        draw: draw === null ? null : (moved.get(draw) ?? draw),
+      };
+      moved.set(node, this.graph.add(fields));
+    }
+  }
+}
+
+/** The placeholders whose memory the graph writes. */
+export function writtenPlaceholders(graph: Graph): Set<Node> {
+  return new Set(
+    graph.nodes.flatMap((node) =>
+      writtenValues(node).flatMap(({ node: written }) =>
+        written.kind === 'placeholder' ? [written] : [],
+      ),
+    ),
+  );
+}

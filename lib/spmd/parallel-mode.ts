@@ -1,0 +1,66 @@
+/** How a train step is distributed: which tensors are whole on each rank, and which are parts. */
+import type { Distribute } from '../compile/step/distribute.js';
+import { unexpected } from '../core/options.js';
+import { type Placement, Replicate, Shard } from '../core/placement.js';
+import type { Tensor } from '../core/tensor.js';
+import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
+import { getWorldSize, initDeviceMesh, isInitialized } from '../distributed/index.js';
+import { DTensor } from '../dtensor/dtensor.js';
+import { type StepArguments, stateTensors } from './step-arguments.js';
+
+/** How the plain tensors of a train step are distributed. Distributed ones keep their placements. */
+export interface ParallelMode {
+  /** The ranks; all ranks in one dim by default. */
+  mesh?: DeviceMesh;
+  /** The placements of each tensor of the batch: by default `Shard(0)` in each mesh dim. */
+  batch?: (t: Tensor, position: number) => readonly Placement[];
+}
+
+/** @throws ArgumentError for what is no mode */
+export function checkedMode(given: unknown): ParallelMode {
+  const { mesh, batch, ...others } = (given ?? {}) as ParallelMode & object;
+  const isFine =
+    typeof given === 'object' &&
+    given !== null &&
+    Object.keys(others).length === 0 &&
+    (batch === undefined || typeof batch === 'function');
+  if (!isFine)
+    throw unexpected('spmd.compile', 'parallelMode', 'an object with mesh and batch', given);
+  return { ...(mesh === undefined ? {} : { mesh }), ...(batch === undefined ? {} : { batch }) };
+}
+
+/**
+ * What each plain tensor of a step becomes while it is captured: parameters, buffers and optimizer
+ * state are replicated, tensors of the batch are the rank's part of whole ones. Empty without ranks.
+ */
+export function distributionOf(
+  { modules, optimizers, batch }: StepArguments,
+  mode: ParallelMode,
+): Map<Tensor, Distribute> {
+  const found = new Map<Tensor, Distribute>();
+  const first = [...modules.flatMap((m) => [...m.parameters()]), ...batch][0];
+  if (first === undefined || (mode.mesh === undefined && !isInitialized())) return found;
+  const mesh = mode.mesh ?? initDeviceMesh(first.device.type as 'cpu' | 'cuda', [getWorldSize()]);
+  const add = (t: Tensor, placements: readonly Placement[]): void => {
+    if (t.sharding !== null || t.storage === null || found.has(t)) return;
+    found.set(t, (local) => DTensor.fromLocal(local, mesh, placements));
+  };
+  const replicated = Array.from({ length: mesh.ndim }, () => Replicate());
+  for (const module of modules)
+    for (const t of [...module.parameters(), ...module.buffers()]) add(t, replicated);
+  for (const [state] of stateTensors(optimizers)) add(state, replicated);
+  for (const optimizer of optimizers)
+    for (const { params, lr } of optimizer.paramGroups as readonly {
+      params: Tensor[];
+      lr?: unknown;
+    }[])
+      for (const t of [...params, lr]) if (isTensor(t)) add(t, replicated);
+  const sharded = Array.from({ length: mesh.ndim }, () => Shard(0));
+  batch.forEach((t, i) => {
+    add(t, mode.batch?.(t, i) ?? (t.ndim === 0 ? replicated : sharded));
+  });
+  return found;
+}
+
+const isTensor = (value: unknown): value is Tensor =>
+  typeof value === 'object' && value !== null && 'storage' in value && 'sharding' in value;

@@ -1,0 +1,198 @@
+/** Seed 002: a whole train step, compiled, distributed and changed by passes over its graph. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Graph, GraphModule } from '../../lib/compile/index.js';
+import { CompileError } from '../../lib/index.js';
+import {
+  clearAppliedPasses,
+  commFusionWithConcat,
+  findAllDescendants,
+  findNode,
+  GraphModuleTransformation,
+  getAllCommBlocks,
+  getAllFusedOptimizerBlocks,
+  graphOptimizationPass,
+  IterGraphModule,
+  iterMoveGradsAndOptimizers,
+  removeCopyFromOptimizer,
+  type StepModule,
+  scheduleCommWait,
+  splitFusedOptimizer,
+} from '../../lib/spmd/index.js';
+import { onRanks } from '../distributed/support/on-ranks.js';
+import { assertTrainsAsDdp, type StepCase } from './002-train-step.js';
+
+const WORLD = 2;
+const small: StepCase = { layers: 2, dim: 64, batchSize: 20 };
+const wide: StepCase = { layers: 2, dim: 512, batchSize: 20 };
+/** Graphs of five layers of 512 x 512: buckets of 1, 2 and 2 layers at 2 MiB. */
+const deep: StepCase = { layers: 5, dim: 512, batchSize: 20, fused: true };
+const CAP_MB = 2;
+
+describe('compiled train steps', function () {
+  this.timeout(120_000);
+
+  it('seed 002.1: passes are applied once, after their prerequisites, and in order', () => {
+    const gm = new IterGraphModule(new GraphModule(new Graph()));
+    const nothing = {
+      pass1: (_gm: IterGraphModule): void => {},
+      pass2: (_gm: IterGraphModule): void => {},
+      pass3: (_gm: IterGraphModule): void => {},
+    };
+    const pass1 = graphOptimizationPass()(nothing.pass1);
+    const pass2 = graphOptimizationPass({ prerequisites: [pass1] })(nothing.pass2);
+    const pass3 = graphOptimizationPass({ applyAfter: [pass1] })(nothing.pass3);
+    pass1(gm);
+    pass3(gm);
+    pass2(gm);
+    assert.throws(() => pass1(gm), /cannot apply pass1 twice/);
+    clearAppliedPasses(gm);
+    pass3(gm);
+    clearAppliedPasses(gm);
+    assert.throws(() => pass2(gm), /pass1 are the prerequisites of pass2/);
+    clearAppliedPasses(gm);
+    pass3(gm);
+    assert.throws(() => pass1(gm), /pass3 must be applied after pass1/);
+    const other = new IterGraphModule(new GraphModule(new Graph()));
+    pass1(other);
+    assert.throws(() => pass1(gm), CompileError);
+  });
+
+  it('seed 002.2: a step of ten layers trains as DDP does, with one collective a gradient', async () => {
+    await onRanks(WORLD, async (rank) => {
+      let graphs = 0;
+      const gmTransformation = (module: StepModule): IterGraphModule => {
+        graphs++;
+        const blocks = getAllCommBlocks(module.graph, 'allReduce');
+        assert.equal(blocks.length, 20);
+        assert.ok(blocks.every(({ waitNodes }) => waitNodes.length === 1));
+        return GraphModuleTransformation()(module);
+      };
+      await assertTrainsAsDdp(rank, { gmTransformation }, { layers: 10, dim: 100, batchSize: 100 });
+      assert.equal(graphs, 1);
+    });
+  });
+
+  it('seed 002.3: the main graph is compiled, and all graphs are written to files', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'shardwise-spmd-'));
+    try {
+      await onRanks(WORLD, async (rank) => {
+        const dumpGraphs = join(folder, String(rank));
+        const gmTransformation = GraphModuleTransformation({ enableInductor: true, dumpGraphs });
+        await assertTrainsAsDdp(rank, { gmTransformation }, { ...small, fused: true });
+        for (const name of ['before', 'setup', 'main', 'cleanup']) {
+          assert.match(readFileSync(join(dumpGraphs, `${name}.txt`), 'utf8'), /allReduce/);
+          assert.ok(existsSync(join(dumpGraphs, `${name}.dot`)));
+        }
+      });
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  for (const [number, fused] of [
+    ['002.4', false],
+    ['002.5', true],
+  ] as const)
+    it(`seed ${number}: collectives are fused, and waited for where they are needed, ${fused ? 'fused' : 'foreach'}`, async () => {
+      await onRanks(WORLD, async (rank) => {
+        const gmTransformation = (module: StepModule): IterGraphModule => {
+          const gm = GraphModuleTransformation({ enableGraphOptimization: true })(module);
+          const blocks = getAllCommBlocks(gm.graph, 'allReduce');
+          assert.deepEqual(
+            blocks.map(({ commNode }) => commNode.name),
+            ['allReduceFused', 'allReduceFused_1'],
+          );
+          for (const { waitNodes, nodeList, outputs } of blocks) {
+            const wait = gm.graph.nodes.indexOf(waitNodes[0] as never);
+            const users = outputs.flatMap((node) => gm.graph.usersOf(node));
+            const first = gm.graph.nodes.find((node) => users.includes(node));
+            const between = gm.graph.nodes.slice(wait, gm.graph.nodes.indexOf(first as never));
+            assert.ok(between.every((node) => blocks.some((b) => b.nodeList.includes(node))));
+            assert.ok(nodeList.length > 2);
+          }
+          return gm;
+        };
+        await assertTrainsAsDdp(rank, { gmTransformation }, { ...wide, fused });
+      });
+    });
+
+  it('seed 002.6: a fused optimizer is divided into two', async () => {
+    await onRanks(WORLD, async (rank) => {
+      const gmTransformation = (module: StepModule): IterGraphModule => {
+        const gm = new IterGraphModule(module);
+        removeCopyFromOptimizer(gm);
+        const [block] = getAllFusedOptimizerBlocks(gm, 'adamStepCapturable');
+        const grads = block!.optim.lists.get('grads')!;
+        assert.throws(() => splitFusedOptimizer(gm, block!, []), /got none/);
+        assert.throws(() => splitFusedOptimizer(gm, block!, grads), /got all/);
+        splitFusedOptimizer(gm, block!, [grads[1]!, grads[2]!]);
+        gm.recompile();
+        const blocks = getAllFusedOptimizerBlocks(gm, 'adamStepCapturable');
+        assert.deepEqual(
+          blocks.map(({ optim }) => optim.lists.get('grads')),
+          [
+            [grads[1], grads[2]],
+            [grads[0], grads[3]],
+          ],
+        );
+        const written = blocks.flatMap(({ optim }) => optim.lists.get('params')!);
+        assert.equal(new Set(written.map((v) => ('node' in v ? v.node : v))).size, 4);
+        gm.finalizeSetup();
+        return gm;
+      };
+      await assertTrainsAsDdp(rank, { gmTransformation }, { ...small, fused: true });
+    });
+  });
+
+  it('seed 002.7: a bucket of gradients and its part of the optimizer run in the next iteration', async () => {
+    await onRanks(WORLD, async (rank) => {
+      const gmTransformation = (module: StepModule): IterGraphModule => {
+        const gm = new IterGraphModule(module);
+        commFusionWithConcat(gm, CAP_MB);
+        scheduleCommWait(gm);
+        removeCopyFromOptimizer(gm);
+        iterMoveGradsAndOptimizers(gm, 'allReduceFused_1', 'relu');
+        gm.finalizeSetup();
+        const collectives = [gm.setup, gm.main, gm.cleanup].map(
+          (graph) => getAllCommBlocks(graph, 'allReduce').length,
+        );
+        assert.deepEqual(collectives, [2, 3, 4]);
+        return gm;
+      };
+      await assertTrainsAsDdp(
+        rank,
+        { gmTransformation },
+        { ...deep, equalAfter: (iteration) => iteration === 4 },
+      );
+    });
+  });
+
+  it('seed 002.8: edits that would read old parameters have no effect, and are refused when applied', async () => {
+    await onRanks(WORLD, async (rank) => {
+      const gmTransformation = (module: StepModule): IterGraphModule => {
+        const gm = new IterGraphModule(module);
+        const [reduce] = findNode(gm.graph, ({ name }) => name === 'allReduce');
+        const [count] = findNode(gm.graph, ({ name }) => name === 'foreachAddScalar');
+        const [relu] = findNode(gm.graph, ({ name }) => name === 'relu');
+        const moved = findAllDescendants(gm, [reduce!, count!]);
+        assert.deepEqual(
+          moved.map(({ name }) => name),
+          ['allReduce', 'waitTensor', 'foreachAddScalar', 'adamStepCapturable'],
+        );
+        gm.graph.moveToNextIterBefore(moved, relu!);
+        assert.throws(
+          () => gm.recompile(),
+          (error: Error) =>
+            error instanceof CompileError &&
+            /%adamStepCapturable, which writes parameter 0\.\w+, was moved/.test(error.message) &&
+            /%matmul.* reads parameter 0\.\w+ before that/.test(error.message),
+        );
+        return gm;
+      };
+      await assertTrainsAsDdp(rank, { gmTransformation }, { ...deep, iterations: 2 });
+    });
+  });
+});
