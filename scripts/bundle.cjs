@@ -19,6 +19,7 @@ buildSync({
     'lib/index.ts',
     'lib/compile/index.ts',
     'lib/distributed.ts',
+    'lib/spmd/index.ts',
     'lib/testing/index.ts',
     'lib/cli/main.ts',
     'lib/distributed/launch/worker-preload.ts',

@@ -8,7 +8,7 @@ import { numelOf } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from '../ops/join.js';
 import { type CommBlock, getAllCommBlocks } from './comm-block.js';
-import { findAllDescendants } from './graph-utils.js';
+import { descendantsIn } from './graph-utils.js';
 import { graphOptimizationPass, type PassTarget } from './pass-contract.js';
 
 const MIB = 2 ** 20;
@@ -101,16 +101,16 @@ function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
     },
     next,
   );
-  const pieces = insertCalls(
+  const chunks = insertCalls(
     graph,
     next,
     [{ node: waited, output: 0 }],
-    piecesOf(bucket),
+    chunksOf(bucket),
     commNode,
   );
   bucket.forEach((block, i) => {
     const [own] = block.waitNodes as [Node];
-    graph.replaceUses({ node: own, output: 0 }, pieces[i] as Value);
+    graph.replaceUses({ node: own, output: 0 }, chunks[i] as Value);
     graph.erase(own);
     graph.erase(block.commNode);
   });
@@ -124,20 +124,20 @@ function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
 function usersBefore(graph: Graph, bucket: readonly CommBlock[], last: number): Node[] {
   const waits = bucket.flatMap(({ waitNodes }) => waitNodes);
   const own = new Set([...waits, ...bucket.map(({ commNode }) => commNode)]);
-  return findAllDescendants({ graph }, waits).filter(
+  return descendantsIn(graph, waits).filter(
     (node) => !own.has(node) && graph.nodes.indexOf(node) <= last,
   );
 }
 
 /** Cuts the joined result into the shapes of the inputs. */
-const piecesOf =
+const chunksOf =
   (bucket: readonly CommBlock[]) =>
   (joined: Tensor): Tensor[] => {
     let start = 0;
     return bucket.map(({ shape }) => {
       const length = numelOf(shape);
-      const piece = joined.narrow(0, start, length).view([...shape]);
+      const chunk = joined.narrow(0, start, length).view([...shape]);
       start += length;
-      return piece;
+      return chunk;
     });
   };

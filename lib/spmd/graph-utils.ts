@@ -2,6 +2,7 @@
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node } from '../compile/graph/node.js';
 import { Dependencies } from './dependencies.js';
+import type { PassTarget } from './pass-contract.js';
 
 /**
  * The nodes for which the predicate holds, in order.
@@ -18,10 +19,11 @@ export function findNode(graph: Graph, predicate: (node: Node) => boolean): Node
  *
  * @see PyTorch `torch.distributed._spmd.graph_optimization.find_all_descendants`
  */
-export function findAllDescendants(
-  { graph }: { readonly graph: Graph },
-  nodes: readonly Node[],
-): Node[] {
+export const findAllDescendants = (module: PassTarget, nodes: readonly Node[]): Node[] =>
+  descendantsIn(module.graph, nodes);
+
+/** All nodes of a graph that follow from some nodes. @internal */
+export function descendantsIn(graph: Graph, nodes: readonly Node[]): Node[] {
   const { readers } = new Dependencies(graph);
   const found = new Set(nodes);
   for (const node of found) for (const reader of readers(node)) found.add(reader);

@@ -7,7 +7,9 @@ import { CompileError } from '../core/errors.js';
 
 /** Nodes that run in the next iteration, before the target. */
 export interface Movement {
+  /** The moved nodes. */
   readonly nodes: ReadonlySet<Node>;
+  /** The node of the next iteration that they come before. */
   readonly target: Node;
 }
 

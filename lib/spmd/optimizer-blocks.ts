@@ -70,10 +70,8 @@ function optimizerLists(node: Node): OperandLists | null {
  *
  * @see PyTorch `torch.distributed._spmd.graph_optimization.get_all_fused_optimizer_blocks`
  */
-export function getAllFusedOptimizerBlocks(
-  { graph }: Pick<PassTarget, 'graph'>,
-  op?: string,
-): FusedOptimizerBlock[] {
+export function getAllFusedOptimizerBlocks(module: PassTarget, op?: string): FusedOptimizerBlock[] {
+  const { graph } = module;
   const dependencies = new Dependencies(graph);
   return graph.nodes.flatMap((optimNode) => {
     const lists = optimizerLists(optimNode);

@@ -14,10 +14,12 @@ import type { PassTarget } from './pass-contract.js';
  * @see PyTorch `torch.distributed._spmd.graph_optimization.split_fused_optimizer`
  */
 export function splitFusedOptimizer(
-  { graph }: Pick<PassTarget, 'graph'>,
-  { step, optim }: FusedOptimizerBlock,
+  module: PassTarget,
+  block: FusedOptimizerBlock,
   gradients: readonly Value[],
 ): [FusedOptimizerBlock, FusedOptimizerBlock] {
+  const { graph } = module;
+  const { step, optim } = block;
   const { optimNode, lists } = optim;
   const grads = lists.get('grads') as readonly Value[];
   checkGradients(grads, gradients, optimNode);

@@ -14,6 +14,7 @@ const prefixes = {
   'lib/index.ts': '',
   'lib/distributed.ts': 'distributed.',
   'lib/compile/index.ts': 'compile.',
+  'lib/spmd/index.ts': 'spmd.',
   'lib/testing/index.ts': 'testing.',
 };
 type Entry = keyof typeof prefixes;

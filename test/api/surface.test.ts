@@ -7,6 +7,7 @@ import * as compileEntry from '../../lib/compile/index.js';
 import * as distributedEntry from '../../lib/distributed.js';
 import * as shardwise from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
+import * as spmdEntry from '../../lib/spmd/index.js';
 import * as testingEntry from '../../lib/testing/index.js';
 
 const list = (names: string): string[] => names.trim().split(/\s+/);
@@ -155,6 +156,14 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
     list(
       'compile graphBreak markDynamic Graph Node GraphModule FakeTensorMode isCompiling reset disable ' +
         'defaultPartition minCutRematerializationPartition captureStep CapturedStep',
+    ),
+  ],
+  'shardwise/spmd has its names': [
+    spmdEntry,
+    list(
+      'compile GraphModuleTransformation IterGraphModule graphOptimizationPass clearAppliedPasses commFusionWithConcat ' +
+        'scheduleCommWait removeCopyFromOptimizer splitFusedOptimizer getAllFusedOptimizerBlocks iterMoveGradsAndOptimizers ' +
+        'findAllDescendants findNode getCommBlock getAllCommBlocks dumpGraphsToFiles',
     ),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],

@@ -1,5 +1,5 @@
 /**
- * Every public name of the four entry points has a summary, and so has every public member of their
+ * Every public name of the entry points has a summary, and so has every public member of their
  * classes and interfaces: editors and the API reference (`npm run docs`) show nothing else. Read
  * from the declarations by the TypeScript compiler, which takes a tenth of typedoc's time.
  */
@@ -8,7 +8,13 @@ import path from 'node:path';
 import ts from 'typescript';
 import { root } from './blocks.js';
 
-const ENTRY_POINTS = ['index.ts', 'distributed.ts', 'compile/index.ts', 'testing/index.ts'];
+const ENTRY_POINTS = [
+  'index.ts',
+  'distributed.ts',
+  'compile/index.ts',
+  'spmd/index.ts',
+  'testing/index.ts',
+];
 const lib = path.join(root, 'lib');
 
 /** The names without a summary, each once, with the file that declares it. */

@@ -60,4 +60,5 @@ export const ofThisCheckout = (code: string): string =>
   code
     .replaceAll("'shardwise'", "'../../lib/index.js'")
     .replaceAll("'shardwise/distributed'", "'../../lib/distributed.js'")
-    .replaceAll("'shardwise/compile'", "'../../lib/compile/index.js'");
+    .replaceAll("'shardwise/compile'", "'../../lib/compile/index.js'")
+    .replaceAll("'shardwise/spmd'", "'../../lib/spmd/index.js'");
