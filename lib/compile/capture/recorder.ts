@@ -32,9 +32,8 @@ import { VersionReads } from './versions.js';
 import { Waits } from './waits.js';
 
 /**
- * What is recorded. `front`: calls as the program makes them, for a run through autograd.
- * `backward`: the same for a backward pass, whose history nobody needs. `lowered`: what reaches the
- * backend.
+ * `front`: calls as the program makes them, for a run through autograd. `backward`: the same for a
+ * backward pass, whose history nobody needs. `lowered`: what reaches the backend.
  */
 export type RecordLevel = 'front' | 'backward' | 'lowered';
 
