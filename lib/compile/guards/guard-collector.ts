@@ -6,6 +6,7 @@
 import type { MemoryFact } from '../../core/backend.js';
 import type { Tensor } from '../../core/tensor.js';
 import { Guards, named, type OwnedFact } from './guards.js';
+import { leafHookFacts } from './leaf-hooks.js';
 import { firstOf, type Matcher } from './matcher.js';
 import { MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
@@ -43,6 +44,8 @@ export class GuardCollector {
   private readonly before = new Map<object, ReadonlyMap<string, unknown>>();
   private readonly overwritten: (readonly [module: object, name: string])[] = [];
   private readonly optimizers = new Set<object>();
+  /** Leaves whose hooks count. */
+  private readonly leaves = new Set<number | Tensor>();
   private readonly constants = new Set<Tensor>();
   /** What `.grad` was where it was read: of inputs, by position, and of constants. */
   private readonly grads = new Map<number | Tensor, TensorFacts | null>();
@@ -107,6 +110,11 @@ export class GuardCollector {
     else facts.add(fact);
   }
 
+  /** Adds a leaf, by its position or itself, whose hooks run in the graph. */
+  expectHooks(owner: number | Tensor): void {
+    this.leaves.add(owner);
+  }
+
   /** The modules seen so far, with the attributes that they had before their first use. */
   modulesBefore(): ReadonlyMap<object, ReadonlyMap<string, unknown>> {
     return this.before;
@@ -154,6 +162,13 @@ export class GuardCollector {
       grads: [...this.grads].map(([owner, grad]) => [owner, grad, pathOf(owner)] as const),
       facts: [
         ...this.memoryFacts(inputs, pathOf),
+        ...[...this.leaves].flatMap((owner) =>
+          leafHookFacts(
+            typeof owner === 'number' ? (inputs[owner] as Tensor) : owner,
+            owner,
+            pathOf(owner),
+          ),
+        ),
         ...inputs.flatMap((t, i) => this.factsOfInput(t, i, known)),
       ],
       constants: this.constants,

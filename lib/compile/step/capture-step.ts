@@ -227,6 +227,7 @@ export function captureStep<A extends readonly unknown[], R>(
         }),
       ),
     );
+    expectHooks(collector, inputs, recorded.gradients);
     return new CapturedStep<A, R>({
       ...recorded,
       graph: recorder.graph,
@@ -257,6 +258,19 @@ function borrowAll(
     recorder.guards.addConstant(t);
     borrowDistributed(recorder, t, make, (local) => recorder.constant(local));
   }
+}
+
+/** Hooks of leaves ran at the capture, so their leaves must keep them. */
+function expectHooks(
+  guards: GuardCollector,
+  inputs: readonly Tensor[],
+  gradients: readonly StepGradient[],
+): void {
+  inputs.forEach((t, i) => {
+    if (t.leafRequiresGrad) guards.expectHooks(i);
+  });
+  for (const t of new Set([...guards.constantTensors, ...gradients.map(({ owner }) => owner)]))
+    if (t.leafRequiresGrad && !inputs.includes(t)) guards.expectHooks(t);
 }
 
 /** What must be read of a capture before the tensors get their memory back. */

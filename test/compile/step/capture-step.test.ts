@@ -189,6 +189,34 @@ describe('captureStep', () => {
       );
   });
 
+  it('runs hooks that parameters have, and notices when one is removed', () => {
+    const run = (wrap: typeof captured): unknown => {
+      const left: unknown[] = [];
+      const make = (): Training => {
+        const made = training(adam, ending)();
+        const { first, last } = made.model as Net;
+        const handles = [
+          first.weight.registerHook((grad) => grad.mul(3)),
+          last.weight.registerPostAccumulateGradHook((p) => void p.grad?.mul_(0.5)),
+        ];
+        return { ...made, between: (i) => (i === 2 ? left.push(handles.pop()?.remove()) : 0) };
+      };
+      return trained(make, wrap);
+    };
+    const recapturing = (step: (x: Tensor) => unknown, x: Tensor): ((x: Tensor) => unknown) => {
+      let made = captureStep(step, [x]);
+      return (batch) => {
+        if (!made.matches(batch)) {
+          assert.match(made.difference(batch) ?? '', /the number of hooks of .* was 1 and is 0/);
+          made = captureStep(step, [batch]);
+        }
+        return made.run(batch);
+      };
+    };
+    assert.deepEqual(run(recapturing), run(eager));
+    assert.throws(() => run(captured), /the number of hooks of/);
+  });
+
   it('frees the gradients of the step before, by its graph and by a plan', () => {
     const leaving = steps['sets gradients to null first, and leaves its own'] as MakeStep;
     const { step } = training(adam, leaving)();
