@@ -2,6 +2,7 @@
  * Hooks that are no part of graphs. Each backward pass has its own functions, so a graph has their
  * numbers, and a run of the graph calls those of its pass.
  */
+import { CompileError } from '../../core/errors.js';
 import { outsideScopes } from '../../core/scope-stack.js';
 
 /** The functions of the running pass. */
@@ -18,7 +19,13 @@ export function callingHooks<T>(those: readonly (() => void)[], fn: () => T): T 
   }
 }
 
-/** Calls a function of the running pass. */
+/** Calls a function of the running pass. @throws CompileError outside of one */
 export function callHook(index: number): void {
-  outsideScopes(hooks[index] as () => void);
+  const hook = hooks[index];
+  if (hook === undefined)
+    throw new CompileError(
+      'callHook: expected a backward pass, whose hooks its graph calls, got a run of the graph by ' +
+        'itself. Return what the compiler makes of the graph to compiledAutograd.enable.',
+    );
+  outsideScopes(hook);
 }

@@ -1,7 +1,16 @@
 /** Backward passes as captured graphs: gradients of eager mode, few captures, hooks inlined. */
 import assert from 'node:assert/strict';
 import { compile, compiledAutograd, type GraphModule } from '../../../lib/compile/index.js';
-import { autograd, manualSeed, nn, optim, rand, type Tensor, tensor } from '../../../lib/index.js';
+import {
+  autograd,
+  library,
+  manualSeed,
+  nn,
+  optim,
+  rand,
+  type Tensor,
+  tensor,
+} from '../../../lib/index.js';
 
 const { functional } = nn;
 
@@ -262,8 +271,13 @@ describe('compiledAutograd', () => {
     const after = autograd.opaqueHook(() => seen.push(['after', w.grad?.tolist()]), ['after']);
     w.registerPostAccumulateGradHook(after);
     const { compiler, graphs } = counting('aot_eager');
+    const modules: GraphModule[] = [];
+    const keeping: typeof compiler = (module) => {
+      modules.push(module);
+      return compiler(module);
+    };
     for (let call = 0; call < 3; call++)
-      compiledAutograd.enable(compiler, () => {
+      compiledAutograd.enable(keeping, () => {
         const y = w.mul(w);
         const begun = autograd.opaqueHook(() => seen.push(['begun', call]), ['begun', w]);
         autograd.registerMultiGradHook([y], begun, { mode: 'any' });
@@ -277,10 +291,42 @@ describe('compiledAutograd', () => {
       [0, 1, 2].flatMap((n) => [['begun', n], ['read'], ['after', [4 * (n + 1), 6 * (n + 1)]]]),
     );
     assert.equal(graphs.length, 2);
+    const [module] = modules as [GraphModule];
+    const values = module.graph.placeholders.map(() => w);
+    assert.throws(() => module.forward(...values), /expected a backward pass/);
     assert.throws(
       () => autograd.opaqueHook(() => {}, 'key' as never),
       /expected the key as an array/,
     );
+  });
+
+  it('captures anew when the state of a custom op has changed', () => {
+    const scale = { factor: 2 };
+    const scaled = library
+      .customOp('tests::scaledByState', { communicates: true }, (x: Tensor, _: object) => x.mul(1))
+      .registerFake((x) => x)
+      .registerAutograd({
+        setupContext: (ctx, [, of]) => {
+          ctx['of'] = of;
+        },
+        state: (_, of) => (of as typeof scale).factor,
+        backward: (ctx, grad) => [grad?.mul((ctx['of'] as typeof scale).factor), null],
+      });
+    const { compiler, graphs } = counting(null);
+    class Holder {
+      scale = scale;
+      get factor(): number {
+        return this.scale.factor;
+      }
+    }
+    const holder = new Holder();
+    for (const factor of [2, 2, 3, 2]) {
+      scale.factor = factor;
+      const x = tensor([1, 2], { requiresGrad: true });
+      compiledAutograd.enable(compiler, () => scaled(x, holder).sum().backward());
+      assert.deepEqual(x.grad?.tolist(), [factor, factor]);
+    }
+    assert.equal(graphs.length, 2);
   });
 
   it('explains what was captured, and why a pass ran uncompiled', () => {
