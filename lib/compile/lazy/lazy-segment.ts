@@ -74,7 +74,14 @@ export class LazySegment {
     into: Tensor | null,
   ): Tensor[] | null {
     if (op.compute !== null || (op.view !== null && into !== null)) return null;
-    return this.tryToRecord(op, inputs, params, into) ?? this.tryAgain(op, inputs, params, into);
+    const known = this.next;
+    let outputs: Tensor[] | null = null;
+    try {
+      outputs = this.tryToRecord(op, inputs, params, into);
+    } finally {
+      if (outputs === null) this.forgetFrom(known);
+    }
+    return outputs ?? this.tryAgain(op, inputs, params, into);
   }
 
   /** Many calls fit a segment of their own: nothing is pending before them. */
@@ -258,6 +265,21 @@ export class LazySegment {
     } finally {
       letGo(given);
     }
+  }
+
+  /** Forgets the tensors that a call brought which the segment did not take. */
+  private forgetFrom(known: number): void {
+    for (const [t, number] of this.numbers) {
+      if (number < known) continue;
+      this.numbers.delete(t);
+      const standIn = this.inputs.get(number) as Tensor;
+      const memory = this.outer.get(standIn.storage as Storage) as OuterMemory;
+      memory.tensors--;
+      standIn.release();
+      standIn.dispose();
+      this.inputs.delete(number);
+    }
+    this.next = known;
   }
 
   /** Forgets the values of a segment that has no calls. */
