@@ -5,6 +5,7 @@
 import { InPlaceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { isNonOverlappingAndDense, overlapsItself, type Shape } from '../core/shape.js';
+import { PENDING_HANDLE } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { arange } from '../ops/ranges.js';
 import { edgeOf } from './accumulate-grad.js';
@@ -130,8 +131,10 @@ class ViewOfChanged extends Node {
 function zerosStridedLike(like: Tensor, shape: Shape, strides: Shape): Tensor {
   const fresh = like.newZeros(shape);
   if (!isNonOverlappingAndDense(shape, strides)) return fresh;
-  // A graph knows of ops only.
-  if (layers.backend.capture !== null) return fresh.asStrided(shape, strides, 0).detach();
+  // Graphs know of ops only.
+  const isPending = fresh.storage?.handle === PENDING_HANDLE;
+  if (isPending || layers.backend.capture !== null)
+    return fresh.asStrided(shape, strides, 0).detach();
   fresh.strides = strides;
   return fresh;
 }
