@@ -24,8 +24,8 @@ const programs: Record<string, () => Tensor | null> = {
     return w.grad;
   },
   'a nested pass in a hook that unpacks'() {
-    const w = tensor([1, 2]).requiresGrad_();
-    const inner = tensor([1, 2]).requiresGrad_();
+    const w = tensor([1, 2], { dtype: float64, requiresGrad: true });
+    const inner = tensor([1, 2], { dtype: float64, requiresGrad: true });
     const y = autograd.savedTensorsHooks(
       (t) => t,
       (t) => {
