@@ -1,6 +1,6 @@
 /** Train steps that run eagerly or captured, and everything that they change as plain values. */
 import { captureStep } from '../../../lib/compile/index.js';
-import { manualSeed, nn, type optim, randn, Tensor } from '../../../lib/index.js';
+import { manualSeed, nn, optim, randn, Tensor, tensor } from '../../../lib/index.js';
 
 type TrainStep = (x: Tensor) => unknown;
 
@@ -78,3 +78,59 @@ export class Net extends nn.Module<[x: Tensor], Tensor> {
     return y.add(nn.functional.linear(x, this.first.weight).sum());
   }
 }
+
+type Optimizer = optim.Optimizer;
+/** Makes an optimizer of parameters. */
+export type MakeOptimizer = (params: Iterable<Tensor>) => Optimizer;
+/** Makes the step of a model. */
+export type MakeStep = (model: Net, optimizer: Optimizer) => (x: Tensor) => unknown;
+
+/** Capturable optimizers. */
+export const optimizers: Record<string, MakeOptimizer> = {
+  SGD: (params) => new optim.SGD(params, { lr: 0.1, capturable: true }) as unknown as Optimizer,
+  'SGD with momentum': (params) =>
+    new optim.SGD(params, {
+      lr: 0.1,
+      momentum: 0.9,
+      dampening: 0.5,
+      capturable: true,
+    }) as unknown as Optimizer,
+  'Adam, fused': (params) =>
+    new optim.Adam(params, {
+      lr: tensor(0.1),
+      capturable: true,
+      fused: true,
+    }) as unknown as Optimizer,
+  'AdamW, foreach': (params) =>
+    new optim.AdamW(params, {
+      lr: 0.1,
+      amsgrad: true,
+      capturable: true,
+      foreach: true,
+    }) as unknown as Optimizer,
+  'Adam in plain ops': (params) =>
+    new optim.Adam(params, {
+      lr: tensor(0.1),
+      capturable: true,
+      foreach: false,
+    }) as unknown as Optimizer,
+};
+
+export const adam = optimizers['Adam, fused'] as MakeOptimizer;
+
+/** A step that sets gradients to null at its end. */
+export const ending: MakeStep = (model, optimizer) => (x) => {
+  const loss = model(x).square().mean();
+  loss.backward();
+  optimizer.step();
+  optimizer.zeroGrad();
+  return { loss, x };
+};
+
+/** Makes a training of a {@link Net}. */
+export const training = (makeOptimizer: MakeOptimizer, makeStep: MakeStep) =>
+  function make(): Training {
+    const model = new Net();
+    const optimizer = makeOptimizer(model.parameters());
+    return { model, optimizer, step: makeStep(model, optimizer) };
+  };
