@@ -28,6 +28,14 @@ export {
 export { removeCopyFromOptimizer } from './remove-copy.js';
 export { splitFusedOptimizer } from './split-optimizer.js';
 export { StepModule } from './step-module.js';
+export type { LinkRates, Rates, RatesName } from './timeline/rates.js';
+export type { Lane } from './timeline/tasks.js';
+export {
+  Timeline,
+  type TimelineEntry,
+  type TimelineOptions,
+  timeline,
+} from './timeline/timeline.js';
 export {
   GraphModuleTransformation,
   type GraphModuleTransformationOptions,

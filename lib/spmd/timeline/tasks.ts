@@ -1,0 +1,102 @@
+/** What the streams of a rank have to do for a graph, in the order in which they get it. */
+import type { Graph } from '../../compile/graph/graph.js';
+import type { Node } from '../../compile/graph/node.js';
+import { isView, isWait } from '../../compile/graph/traits.js';
+import { isCollective } from '../comm-block.js';
+import { communicationSeconds, computeSeconds, type Rates } from './rates.js';
+import { communicationWork, computeWork } from './work.js';
+
+/** The stream that computes, or the one that communicates. */
+export type Lane = 'compute' | 'communication';
+
+/** What a stream does at once: a kernel, a collective, a wait. */
+export interface Task {
+  /** The name of the node. */
+  readonly name: string;
+  /** The stream. */
+  readonly lane: Lane;
+  /** How long it takes; 0 for a wait. */
+  readonly seconds: number;
+  /** Floating-point operations of a product. */
+  readonly flops: number;
+  /** Bytes that a kernel moves, or that a collective sends. */
+  readonly bytes: number;
+  /** The mesh dimension or group of a collective; null for a kernel. */
+  readonly along: string | null;
+  /** The collectives that must have ended. */
+  readonly waitsFor: readonly Task[];
+  /** The node, if the task is one of a graph. */
+  readonly node: Node | null;
+}
+
+/**
+ * The tasks of a graph.
+ *
+ * @param ranks - the size of all groups; null for that of each
+ */
+export function tasksOf(graph: Graph, rates: Rates, ranks: number | null = null): Task[] {
+  const tasks: Task[] = [];
+  /** The collective whose result a value is, until it is waited for. */
+  const pending = new Map<Node, Task>();
+  for (const node of graph.nodes) {
+    const waitsFor = collectivesOf(node, pending);
+    const [first] = waitsFor;
+    if (isCollective(node)) {
+      const task = communicationTask(node, rates, ranks, waitsFor);
+      pending.set(node, task);
+      tasks.push(task);
+    } else if (isWait(node)) {
+      if (first !== undefined) tasks.push({ ...waitTask(node.name, waitsFor), node });
+    } else if (isView(node)) {
+      if (first !== undefined) pending.set(node, first);
+    } else {
+      const work = computeWork(node);
+      if (work === null) continue;
+      const { flops, bytes } = work;
+      const seconds = computeSeconds(rates, work);
+      const { name } = node;
+      tasks.push({ name, lane: 'compute', seconds, flops, bytes, along: null, waitsFor, node });
+    }
+  }
+  return tasks;
+}
+
+/** A wait of the stream that computes. */
+export const waitTask = (name: string, waitsFor: readonly Task[]): Task => ({
+  name,
+  lane: 'compute',
+  seconds: 0,
+  flops: 0,
+  bytes: 0,
+  along: null,
+  waitsFor,
+  node: null,
+});
+
+function communicationTask(
+  node: Node,
+  rates: Rates,
+  size: number | null,
+  waitsFor: readonly Task[],
+): Task {
+  const { ranks, along, sentBytes } = communicationWork(node, size);
+  return {
+    name: node.name,
+    lane: 'communication',
+    seconds: communicationSeconds(rates, ranks, sentBytes),
+    flops: 0,
+    bytes: sentBytes,
+    along,
+    waitsFor,
+    node,
+  };
+}
+
+function collectivesOf(node: Node, pending: ReadonlyMap<Node, Task>): Task[] {
+  const found = new Set<Task>();
+  for (const value of node.reads) {
+    const task = 'node' in value ? pending.get(value.node) : undefined;
+    if (task !== undefined) found.add(task);
+  }
+  return [...found];
+}

@@ -1,0 +1,126 @@
+/** How much work a node of a graph is: floating-point operations, bytes in memory, bytes sent. */
+
+import type { Node, Value, ValueMeta } from '../../compile/graph/node.js';
+import { isView, isWait } from '../../compile/graph/traits.js';
+import { bytesOf, standIn, standIns, writtenValues } from '../../compile/partition/memory.js';
+import type { CollectiveCall, CollectiveGroup } from '../../core/collective.js';
+import type { CommandWriter } from '../../core/command.js';
+import { numelOf } from '../../core/shape.js';
+import type { Tensor } from '../../core/tensor.js';
+import { trafficOf } from '../../distributed/process-group/traffic.js';
+
+/** The work of a kernel. */
+export interface ComputeWork {
+  /** Floating-point operations of products; 0 for nodes that only move memory. */
+  readonly flops: number;
+  /** The dtype of its first result. */
+  readonly dtype: string;
+  /** Bytes read and written. */
+  readonly bytes: number;
+}
+
+/** The work of a collective. */
+export interface CommunicationWork {
+  /** The ranks of the group. */
+  readonly ranks: number;
+  /** The mesh dimension of the group, or the name of a group that has none. */
+  readonly along: string;
+  /** Bytes that this rank sends. */
+  readonly sentBytes: number;
+}
+
+/** Products declare an eighth of their multiplications as operations; each has two of these. */
+const FLOPS_AN_OPERATION = 16;
+
+/** The work of a node on this rank; null for one that runs nothing: inputs, views, waits. */
+export function computeWork(node: Node): ComputeWork | null {
+  const { op } = node;
+  if (op === null || isView(node) || isWait(node) || isFree(node)) return null;
+  const metas = node.inputs.map(metaOfValue);
+  const bytes = [...metas, ...node.metas, ...writtenBeside(node)].reduce(
+    (sum, meta) => sum + (meta === null ? 0 : bytesOf(meta)),
+    0,
+  );
+  const isProduct = op.traits.includes('compute-bound');
+  const first = node.metas[0] ?? metas.find((meta) => meta !== null) ?? null;
+  return {
+    flops: isProduct ? FLOPS_AN_OPERATION * operationsOf(node) : 0,
+    dtype: first?.dtype.name ?? 'float32',
+    bytes,
+  };
+}
+
+/** Memory that is allocated and not written. */
+const isFree = ({ op, into }: Node): boolean =>
+  into === null && (op?.traits.includes('uninitialized') ?? false);
+
+const metaOfValue = (value: Value): ValueMeta | null =>
+  'number' in value ? null : (value.node.metas[value.output] ?? null);
+
+/** What the node writes that is none of its results: the operands of an optimizer's step. */
+function writtenBeside(node: Node): (ValueMeta | null)[] {
+  return node.into === null && node.op?.mutates != null ? writtenValues(node).map(metaOfValue) : [];
+}
+
+/** What the op declares as its cost, when it writes its command. */
+function operationsOf(node: Node): number {
+  let operations = 0;
+  const count: Pick<CommandWriter, 'cost'> = {
+    cost: (given) => {
+      operations = given;
+    },
+  };
+  const ignored = (): void => {};
+  const writer = new Proxy(count, {
+    get: (target, key) => (key === 'cost' ? target.cost : ignored),
+  }) as CommandWriter;
+  node.op?.lower?.(
+    writer,
+    standIns(node),
+    node.metas.map((meta) => standIn(meta)),
+    node.params,
+  );
+  return operations;
+}
+
+/** Sizes that collectives have among their parameters. */
+interface CollectiveParams {
+  readonly group: CollectiveGroup & { readonly meshDim?: string | null };
+  readonly rows?: readonly number[];
+  readonly inputRows?: readonly number[];
+  readonly outputRows?: readonly number[];
+  readonly root?: number;
+}
+
+/**
+ * The work of a collective. `ranks`: as if its group had another size, with as much data on each
+ * rank.
+ */
+export function communicationWork(node: Node, ranks: number | null = null): CommunicationWork {
+  const params = node.params as CollectiveParams;
+  const { group, rows, inputRows, outputRows, root } = params;
+  const [input] = standIns(node) as [Tensor];
+  const size = ranks ?? group.size;
+  const rowSize = numelOf(input.shape.slice(1));
+  const counts = (list: readonly number[] | undefined): { counts: number[] } | object =>
+    list === undefined ? {} : { counts: resized(list, size).map((n) => n * rowSize) };
+  const call = {
+    kind: node.op?.name,
+    input,
+    output: null,
+    ...counts(rows ?? outputRows),
+    ...(inputRows === undefined
+      ? {}
+      : { sendCounts: resized(inputRows, size).map((n) => n * rowSize) }),
+    ...(root === undefined ? {} : { root }),
+  } as CollectiveCall;
+  const { sent } = trafficOf(call, size, group.rank % size);
+  return { ranks: size, along: group.meshDim ?? group.name, sentBytes: sent };
+}
+
+/** The rows of each rank, if there were more or fewer ranks: the same number in all. */
+function resized(rows: readonly number[], size: number): readonly number[] {
+  if (rows.length === size) return rows;
+  const total = rows.reduce((a, b) => a + b, 0);
+  return Array.from({ length: size }, () => total / size);
+}

@@ -1,0 +1,55 @@
+/** Train steps in worlds that have one rank only, without values: graphs of any world in no time. */
+import { FakeTensorMode } from '../../../lib/compile/index.js';
+import { destroyProcessGroup, initProcessGroup } from '../../../lib/distributed.js';
+import { nn, optim, randn, type Tensor } from '../../../lib/index.js';
+import { compile, type StepModule, type StepTransformation } from '../../../lib/spmd/index.js';
+
+export type Model = nn.Module<[x: Tensor], Tensor>;
+export type Step = (model: Model, optimizer: optim.Adam, batch: Tensor) => void;
+
+export interface FakeStep {
+  readonly worldSize: number;
+  readonly layers: number;
+  readonly dim: number;
+  readonly batchSize: number;
+  readonly device?: 'cpu' | 'cuda';
+}
+
+export function modelOf(layers: number, dim: number): Model {
+  const modules: nn.Module[] = [];
+  for (let i = 0; i < layers; i++) modules.push(new nn.Linear(dim, dim), new nn.ReLU());
+  return new nn.Sequential(...(modules as never[])) as unknown as Model;
+}
+
+export const trainStep: Step = (model, optimizer, batch) => {
+  model(batch).sum().backward();
+  optimizer.step();
+  optimizer.zeroGrad();
+};
+
+export const adamOf = (model: Model): optim.Adam =>
+  new optim.Adam(model.parameters(), { capturable: true, fused: true, foreach: false });
+
+/** Runs `fn` as a rank of a world without other ranks, on tensors without values. */
+export async function inFakeWorld<T>(worldSize: number, fn: () => T): Promise<T> {
+  await initProcessGroup('fake', { rank: 0, worldSize });
+  try {
+    return new FakeTensorMode().run(fn);
+  } finally {
+    destroyProcessGroup();
+  }
+}
+
+/** Captures the step, and takes it once. */
+export function takeFakeStep(
+  { worldSize, layers, dim, batchSize, device = 'cpu' }: FakeStep,
+  gmTransformation: StepTransformation,
+): Promise<void> {
+  return inFakeWorld(worldSize, () => {
+    const model = modelOf(layers, dim).to(device);
+    const step = compile({ gmTransformation })(trainStep);
+    step(model, adamOf(model), randn([batchSize, dim], { device }), { lastTrainStep: true });
+  });
+}
+
+export type { StepModule };
