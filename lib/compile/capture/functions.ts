@@ -7,7 +7,7 @@ import { cpu } from '../../core/device.js';
 import { float32 } from '../../core/dtype.js';
 import { Tensor, wrapNumber } from '../../core/tensor.js';
 import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
-import { metaOf } from '../graph/node.js';
+import { metaOf, type Node } from '../graph/node.js';
 import { Walk } from '../guards/object-walk.js';
 import type { Recorder } from './recorder.js';
 
@@ -29,7 +29,7 @@ export function recordCall<R extends Tensor | readonly Tensor[]>(
   const operands = tensors.map((t) => recorder.valueOf(t));
   const template = mapTensors(() => PLACE, args) as readonly unknown[];
   recorder.attributes.record(recorder);
-  const result = recorder.unrecorded(fn.name, run);
+  const result = unrecorded(recorder, fn.name, run);
   recorder.attributes.accept(recorder);
   const outputs = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
   const node = recorder.addEffect('applyFunction', {
@@ -40,6 +40,37 @@ export function recordCall<R extends Tensor | readonly Tensor[]>(
   outputs.forEach((t, output) => {
     recorder.define(t, { node, output });
   });
+  return result;
+}
+
+/**
+ * Runs `fn` and removes the nodes that it added, except reads of unchanged state: one node of the
+ * graph repeats all of it. `name` is that of the node.
+ */
+function unrecorded<T>(recorder: Recorder, name: string, fn: () => T): T {
+  const { nodes } = recorder.graph;
+  const start = nodes.length;
+  let result: T;
+  recorder.unrecordedCalls++;
+  try {
+    result = fn();
+  } catch (error) {
+    recorder.failedCall = name;
+    throw error;
+  } finally {
+    recorder.unrecordedCalls--;
+  }
+  const removed = new Set<Node>();
+  for (const node of nodes.splice(start)) {
+    const keeps =
+      node.kind === 'constant' ||
+      node.kind === 'placeholder' ||
+      (node.effect === 'readGrad' && node.inputs.every((v) => 'node' in v && !removed.has(v.node)));
+    if (keeps) nodes.push(node);
+    else removed.add(node);
+  }
+  recorder.known.forget(removed);
+  recorder.draws.forget(removed);
   return result;
 }
 

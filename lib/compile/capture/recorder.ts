@@ -56,7 +56,8 @@ export class Recorder {
   calls: readonly (() => void)[] = [];
   /** Whether the body of a hook is recorded. */
   readonly isHookBody: boolean = false;
-  private unrecordedCalls = 0;
+  /** The running calls that a run repeats as a whole. */
+  unrecordedCalls = 0;
   /** Whether a whole train step is captured: backward passes are part of the graph. */
   isWholeStep = false;
   /** Plain tensors that are distributed for the capture, with what stands for their memory. */
@@ -163,38 +164,6 @@ export class Recorder {
   /** Adds an effect whose operands are known. */
   addEffect(name: EffectName, fields: Pick<NodeFields, 'inputs' | 'params' | 'metas'>): Node {
     return this.graph.add({ kind: 'effect', name, effect: name, ...fields, ...this.context() });
-  }
-
-  /**
-   * Runs `fn` and removes the nodes that it added, except reads of unchanged state: one node of the
-   * graph repeats all of it. `name` is that of the node.
-   */
-  unrecorded<T>(name: string, fn: () => T): T {
-    const { nodes } = this.graph;
-    const start = nodes.length;
-    let result: T;
-    this.unrecordedCalls++;
-    try {
-      result = fn();
-    } catch (error) {
-      this.failedCall = name;
-      throw error;
-    } finally {
-      this.unrecordedCalls--;
-    }
-    const removed = new Set<Node>();
-    for (const node of nodes.splice(start)) {
-      const keeps =
-        node.kind === 'constant' ||
-        node.kind === 'placeholder' ||
-        (node.effect === 'readGrad' &&
-          node.inputs.every((v) => 'node' in v && !removed.has(v.node)));
-      if (keeps) nodes.push(node);
-      else removed.add(node);
-    }
-    this.known.forget(removed);
-    this.draws.forget(removed);
-    return result;
   }
 
   /**
