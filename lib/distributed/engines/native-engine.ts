@@ -57,6 +57,7 @@ export interface LazyMember {
 
 /** Passes a list of ranks to the next addon call, in the shared words. @internal */
 export function writeRanks(ranks: readonly number[]): void {
+  runDeferred(); // else the next call would, and overwrite them
   words().set(ranks);
 }
 

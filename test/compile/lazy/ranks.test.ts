@@ -3,11 +3,13 @@ import {
   allReduce,
   ColwiseParallel,
   type DTensor,
+  functional,
   initDeviceMesh,
+  newGroup,
   parallelizeModule,
   RowwiseParallel,
 } from '../../../lib/distributed.js';
-import { compile, graphBreak, nn, ones, type Tensor, zeros } from '../../../lib/index.js';
+import { arange, compile, graphBreak, nn, ones, type Tensor, zeros } from '../../../lib/index.js';
 import { onRanks, valuesOf } from '../../distributed/support/on-ranks.js';
 
 const localOf = (t: Tensor): Tensor => (t as DTensor).toLocal();
@@ -27,6 +29,21 @@ describe('lazy segments of several ranks', () => {
       return seen;
     });
     assert.deepEqual(results, [Array(3).fill([12, 12]), Array(3).fill([13, 13])]);
+  });
+
+  it('run before a group is created, whose ranks stand where their commands do', async () => {
+    const fn = compile(async () => {
+      await onRanks(4, async (rank) => {
+        const group = newGroup([3, 0, 1]);
+        if (rank === 2) return;
+        const rows = arange(4)
+          .view([2, 2])
+          .narrow(0, group.rank % 2, 1);
+        const whole = functional.allGatherTensor(rows, 0, group);
+        assert.deepEqual(await valuesOf(whole), [0, 1, 2, 3, 0, 1]);
+      });
+    });
+    for (let call = 0; call < 2; call++) await fn();
   });
 
   it('take ops on the shards of distributed tensors', async () => {
