@@ -25,6 +25,17 @@ export {
   graphOptimizationPass,
   type PassTarget,
 } from './pass-contract.js';
+export type { LayoutName, PlannedStep, ShardParameter } from './plan/layouts.js';
+export type { PlanMemory } from './plan/memory.js';
+export {
+  type LayoutPlan,
+  type PlanContext,
+  type PlanMesh,
+  type PlanOptions,
+  type PlanTraffic,
+  plan,
+  StepPlan,
+} from './plan/plan.js';
 export { removeCopyFromOptimizer } from './remove-copy.js';
 export { splitFusedOptimizer } from './split-optimizer.js';
 export { StepModule } from './step-module.js';

@@ -163,7 +163,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
     list(
       'compile GraphModuleTransformation IterGraphModule graphOptimizationPass clearAppliedPasses commFusionWithConcat ' +
         'scheduleCommWait removeCopyFromOptimizer splitFusedOptimizer getAllFusedOptimizerBlocks iterMoveGradsAndOptimizers ' +
-        'findAllDescendants findNode getCommBlock getAllCommBlocks dumpGraphsToFiles timeline Timeline',
+        'findAllDescendants findNode getCommBlock getAllCommBlocks dumpGraphsToFiles timeline Timeline plan StepPlan',
     ),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],

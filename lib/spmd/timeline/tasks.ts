@@ -23,18 +23,28 @@ export interface Task {
   readonly bytes: number;
   /** The mesh dimension or group of a collective; null for a kernel. */
   readonly along: string | null;
+  /** The ranks of its group; 1 for a kernel. */
+  readonly ranks: number;
   /** The collectives that must have ended. */
   readonly waitsFor: readonly Task[];
   /** The node, if the task is one of a graph. */
   readonly node: Node | null;
 }
 
-/**
- * The tasks of a graph.
- *
- * @param ranks - the size of all groups; null for that of each
- */
-export function tasksOf(graph: Graph, rates: Rates, ranks: number | null = null): Task[] {
+/** How {@link tasksOf} reads a graph. */
+export interface TaskOptions {
+  /** The size of all groups; null for that of each. */
+  readonly ranks?: number | null;
+  /** Waits where results are used first, and not where the graph has them. */
+  readonly waitsLate?: boolean;
+}
+
+/** The tasks of a graph. */
+export function tasksOf(
+  graph: Graph,
+  rates: Rates,
+  { ranks = null, waitsLate = false }: TaskOptions = {},
+): Task[] {
   const tasks: Task[] = [];
   /** The collective whose result a value is, until it is waited for. */
   const pending = new Map<Node, Task>();
@@ -45,17 +55,16 @@ export function tasksOf(graph: Graph, rates: Rates, ranks: number | null = null)
       const task = communicationTask(node, rates, ranks, waitsFor);
       pending.set(node, task);
       tasks.push(task);
-    } else if (isWait(node)) {
+    } else if (isWait(node) && !waitsLate) {
       if (first !== undefined) tasks.push({ ...waitTask(node.name, waitsFor), node });
-    } else if (isView(node)) {
+    } else if (isView(node) || isWait(node)) {
       if (first !== undefined) pending.set(node, first);
     } else {
       const work = computeWork(node);
       if (work === null) continue;
       const { flops, bytes } = work;
       const seconds = computeSeconds(rates, work);
-      const { name } = node;
-      tasks.push({ name, lane: 'compute', seconds, flops, bytes, along: null, waitsFor, node });
+      tasks.push({ ...waitTask(node.name, waitsFor), seconds, flops, bytes, node });
     }
   }
   return tasks;
@@ -69,6 +78,7 @@ export const waitTask = (name: string, waitsFor: readonly Task[]): Task => ({
   flops: 0,
   bytes: 0,
   along: null,
+  ranks: 1,
   waitsFor,
   node: null,
 });
@@ -87,6 +97,7 @@ function communicationTask(
     flops: 0,
     bytes: sentBytes,
     along,
+    ranks,
     waitsFor,
     node,
   };

@@ -137,7 +137,7 @@ export function timeline(graph: Graph, options: TimelineOptions = {}): Timeline 
   if (worldSize !== null) checkNumber(name, 'worldSize', worldSize, { from: 1, whole: true });
   if (typeof title !== 'string') throw unexpected(name, 'title', 'a string', title);
   const table = ratesOf(name, rates);
-  return new Timeline(title, table, tasksOf(graph, table, worldSize));
+  return new Timeline(title, table, tasksOf(graph, table, { ranks: worldSize }));
 }
 
 function deviceOf(graph: Graph): RatesName {
