@@ -76,11 +76,6 @@ export const failing: readonly Failing[] = [
     'a step of a FullyShardedDataParallel uses its shard itself where nothing is divided, and notices that it was changed',
   ),
   listed(
-    MEMORY,
-    'parallel/simulated-training.test.ts',
-    'the memory of a FakeTensorMode counts parameters, buffers, gradients and saved tensors by role',
-  ),
-  listed(
     NAMES,
     'parallel/train-gpt.test.ts',
     'training a GPT communicates two reductions for each block in forward and two in backward',

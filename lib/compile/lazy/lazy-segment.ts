@@ -149,6 +149,8 @@ export class LazySegment {
     if (storage === null) return PLAIN;
     const known = this.numbers.get(t);
     if (known !== undefined) return storage.handle === 0 || t.disposed ? UNFIT : known;
+    // The call throws, not the flush.
+    if (storage.nbytes === 0 && t.numel() > 0) return UNFIT;
     // Memory of an owner may be freed at any time.
     if (storage.handle <= 0 || t.disposed || storage.owner !== null) return UNFIT;
     const memory = this.outer.get(storage);

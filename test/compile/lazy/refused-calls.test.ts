@@ -35,6 +35,18 @@ for (const backend of backends)
       buffer.dispose();
     });
 
+    it('lets a call throw whose memory was freed by resize_', () => {
+      const freed = ones([2]);
+      freed.untypedStorage().resize_(0);
+      const fn = broken((x, other) => {
+        const y = x.mul(2);
+        assert.throws(() => freed.add(1), { code: 'ERR_FREED' });
+        return y.add(other);
+      });
+      for (let call = 0; call < 2; call++)
+        assert.deepEqual(fn(ones([2]), ones([2]), null).tolist(), [3, 3]);
+    });
+
     it('goes on after a call whose shapes do not fit', () => {
       const fn = broken((x, other, wrong) => {
         const y = x.mul(2);
