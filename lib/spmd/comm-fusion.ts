@@ -23,7 +23,7 @@ export const FUSED_NAME = 'allReduceFused';
  * one all-reduce named `allReduceFused`, `allReduceFused_1`, and cut again. It starts behind the last
  * of its inputs, and is waited for at once: see {@link scheduleCommWait}. The first bucket closes at
  * 1 MiB, later ones at `bucketSizeMb` MiB. A bucket has tensors of one dtype, device, group and
- * reduction; one that is alone stays as it is.
+ * reduction, none of which depends on another; one that is alone stays as it is.
  *
  * @throws ArgumentError for a size that is no positive number
  * @see PyTorch `torch.distributed._spmd.graph_optimization.comm_fusion_with_concat`
@@ -35,7 +35,7 @@ export const commFusionWithConcat: (module: PassTarget, bucketSizeMb: number) =>
   ): void {
     checkNumber('commFusionWithConcat', 'bucketSizeMb', bucketSizeMb, { above: 0 });
     const blocks = getAllCommBlocks(module.graph, 'allReduce').filter(isFusible);
-    for (const bucket of bucketsOf(blocks, bucketSizeMb * MIB))
+    for (const bucket of bucketsOf(module.graph, blocks, bucketSizeMb * MIB))
       if (bucket.length > 1) fuse(module.graph, bucket);
   });
 
@@ -57,23 +57,37 @@ function bytesOf(block: CommBlock): number {
   return numelOf(block.shape) * (node.metas[output]?.dtype.itemsize ?? 0);
 }
 
-function bucketsOf(blocks: readonly CommBlock[], bytes: number): CommBlock[][] {
-  const buckets: CommBlock[][] = [];
-  const open: { kind: readonly unknown[]; bucket: CommBlock[]; bytes: number }[] = [];
+interface Bucket {
+  readonly kind: readonly unknown[];
+  readonly blocks: CommBlock[];
+  bytes: number;
+}
+
+function bucketsOf(graph: Graph, blocks: readonly CommBlock[], bytes: number): CommBlock[][] {
+  const closed: Bucket[] = [];
+  const open: Bucket[] = [];
+  const close = (bucket: Bucket): void => {
+    closed.push(bucket);
+    open.splice(open.indexOf(bucket), 1);
+  };
   for (const block of blocks) {
     const kind = kindOf(block);
-    let current = open.find((each) => each.kind.every((fact, i) => fact === kind[i]));
-    if (current === undefined) {
-      current = { kind, bucket: [], bytes: 0 };
-      open.push(current);
-    }
-    current.bucket.push(block);
-    current.bytes += bytesOf(block);
-    if (current.bytes < (buckets.length === 0 ? FIRST_BUCKET_BYTES : bytes)) continue;
-    buckets.push(current.bucket);
-    open.splice(open.indexOf(current), 1);
+    const fitting = open.find((each) => each.kind.every((fact, i) => fact === kind[i]));
+    const isLate = fitting !== undefined && followsFrom(graph, block, fitting.blocks);
+    if (isLate) close(fitting);
+    const bucket = fitting === undefined || isLate ? { kind, blocks: [], bytes: 0 } : fitting;
+    if (bucket !== fitting) open.push(bucket);
+    bucket.blocks.push(block);
+    bucket.bytes += bytesOf(block);
+    if (bucket.bytes >= (closed.length === 0 ? FIRST_BUCKET_BYTES : bytes)) close(bucket);
   }
-  return [...buckets, ...open.map(({ bucket }) => bucket)];
+  return [...closed, ...open].map((bucket) => bucket.blocks);
+}
+
+/** Whether the input of a block depends on a result of others. */
+function followsFrom(graph: Graph, block: CommBlock, others: readonly CommBlock[]): boolean {
+  const waits = others.flatMap(({ waitNodes }) => waitNodes);
+  return descendantsIn(graph, waits).includes(block.commNode);
 }
 
 function fuse(graph: Graph, bucket: readonly CommBlock[]): void {

@@ -10,10 +10,15 @@ import type { IterGraph, Movement } from './iter-graph.js';
  * Checks that each moved node finds and leaves memory as if it had run in its own iteration: nothing
  * between its old place and its new one reads what it writes, or writes what it reads.
  *
+ * @param inputs - the placeholders that are the same tensor in all iterations
  * @param nameOf - the name of the tensor that a placeholder stands for
  * @throws CompileError that names the tensor, the read and the write
  */
-export function checkHazards(graph: IterGraph, nameOf: (placeholder: Node) => string): void {
+export function checkHazards(
+  graph: IterGraph,
+  inputs: ReadonlySet<Node>,
+  nameOf: (placeholder: Node) => string,
+): void {
   if (graph.movements.length === 0) return;
   const dependencies = new Dependencies(graph);
   const lasting = new Map<object, Node>();
@@ -21,7 +26,11 @@ export function checkHazards(graph: IterGraph, nameOf: (placeholder: Node) => st
     if (node.kind === 'placeholder' || node.kind === 'constant')
       lasting.set(dependencies.memoryOf({ node, output: 0 }), node);
   for (const movement of graph.movements)
-    for (const moved of movement.nodes)
+    for (const moved of movement.nodes) {
+      for (const memory of dependencies.writtenBy(moved)) {
+        const holder = lasting.get(memory);
+        if (holder !== undefined && !inputs.has(holder)) throw lost(moved, nameOf(holder));
+      }
       for (const other of graph.nodes) {
         const place = placeOf(graph, dependencies, movement, moved, other);
         if (place === null) continue;
@@ -32,7 +41,15 @@ export function checkHazards(graph: IterGraph, nameOf: (placeholder: Node) => st
         if (holder === undefined && place === 'next') continue;
         throw hazard(found, moved, other, movement, holder && nameOf(holder));
       }
+    }
 }
+
+const lost = ({ name }: Node, tensor: string): CompileError =>
+  new CompileError(
+    `recompile: %${name}, which writes ${tensor}, was moved to the next iteration, whose argument is ` +
+      'another tensor. Leave it in its iteration, or make the tensor a buffer of a module.',
+    { moved: name, tensor },
+  );
 
 const orderOf = (dependencies: Dependencies, a: Node, b: Node): [Node, Node] =>
   dependencies.positionOf(a) < dependencies.positionOf(b) ? [a, b] : [b, a];

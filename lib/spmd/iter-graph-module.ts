@@ -102,7 +102,7 @@ export class IterGraphModule {
           'lastTrainStep: true, before edits.',
       );
     lint(this.graph);
-    checkHazards(this.graph, (node) => this.nameOf(node));
+    checkHazards(this.graph, this.lastingInputs(), (node) => this.nameOf(node));
     this.graphs = this.compiled();
   }
 
@@ -136,11 +136,7 @@ export class IterGraphModule {
   }
 
   private compiled(): IterGraphs {
-    const written = writtenPlaceholders(this.graph);
-    const { inputs } = this;
-    const graphs = iterGraphs(this.graph, (node) =>
-      inputs === null ? written.has(node) : isLastingInput(inputOf(inputs, node)),
-    );
+    const graphs = iterGraphs(this.graph, this.lastingInputs());
     const { setup, main, cleanup, kept } = graphs;
     this.runs = new Map<string, RunGraph>(
       kept === 0
@@ -153,6 +149,18 @@ export class IterGraphModule {
           ],
     );
     return graphs;
+  }
+
+  /** The inputs that are the same tensors in all iterations. */
+  private lastingInputs(): ReadonlySet<Node> {
+    const written = writtenPlaceholders(this.graph);
+    const { inputs } = this;
+    if (inputs === null) return written;
+    return new Set(
+      this.graph.placeholders.filter((node) =>
+        isLastingInput(inputOf(inputs, node), written.has(node)),
+      ),
+    );
   }
 
   private mainRun(graph: Graph): RunGraph {

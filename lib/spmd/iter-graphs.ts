@@ -25,17 +25,14 @@ export interface IterGraphs {
 }
 
 /**
- * Makes the graphs. `isLasting`: whether a placeholder is the same tensor in all iterations, such as
- * a parameter. Others are copied, if moved nodes read them.
+ * Makes the graphs. `lasting`: the placeholders that are the same tensor in all iterations, such as
+ * parameters. Others are copied, if moved nodes read them.
  */
-export function iterGraphs(
-  graph: IterGraph,
-  isLasting: (placeholder: Node) => boolean,
-): IterGraphs {
+export function iterGraphs(graph: IterGraph, lasting: ReadonlySet<Node>): IterGraphs {
   const movements = [...graph.movements].sort(
     (a, b) => graph.nodes.indexOf(a.target) - graph.nodes.indexOf(b.target),
   );
-  const kept = movements.map((movement) => keptValues(graph, movement, isLasting));
+  const kept = movements.map((movement) => keptValues(graph, movement, lasting));
   const part = (hasEarlier: boolean, keeps: boolean): Graph =>
     new Assembly(graph, movements, kept).graphOf(hasEarlier, keeps);
   return {
@@ -50,14 +47,14 @@ export function iterGraphs(
 function keptValues(
   graph: IterGraph,
   { nodes }: Movement,
-  isLasting: (placeholder: Node) => boolean,
+  lasting: ReadonlySet<Node>,
 ): NodeValue[] {
   const found = new ValueMap<true>();
   for (const node of graph.nodes) {
     if (!nodes.has(node)) continue;
     for (const value of node.reads) {
       if ('number' in value || nodes.has(value.node) || value.node.kind === 'constant') continue;
-      if (value.node.kind !== 'placeholder' || !isLasting(value.node)) found.set(value, true);
+      if (value.node.kind !== 'placeholder' || !lasting.has(value.node)) found.set(value, true);
     }
   }
   return [...found.keys];

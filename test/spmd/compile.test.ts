@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict';
+import { DTensor, initDeviceMesh, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  ArgumentError,
+  CompileError,
+  manualSeed,
+  nn,
+  ones,
+  optim,
+  randn,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
+import * as spmd from '../../lib/spmd/index.js';
+import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
+
+const modelOf = (): nn.Sequential =>
+  new nn.Sequential(new nn.Linear(4, 8), new nn.ReLU(), new nn.Linear(8, 2));
+const adamOf = (params: Iterable<Tensor>): optim.Adam =>
+  new optim.Adam(params, { lr: 0.01, capturable: true });
+
+const trainStep = (model: nn.Sequential, optimizer: optim.Adam, batch: Tensor): Tensor => {
+  const loss = (model(batch) as Tensor).square().sum();
+  loss.backward();
+  optimizer.step();
+  optimizer.zeroGrad();
+  return loss;
+};
+
+/** Runs `fn` and returns the warnings of its kind. */
+async function warningsOf(fn: () => void): Promise<string[]> {
+  const found: string[] = [];
+  const listen = (warning: Error): void => {
+    if (warning.name === 'CompileWarning') found.push(warning.message);
+  };
+  process.on('warning', listen);
+  try {
+    fn();
+    await new Promise((resolve) => setImmediate(resolve));
+  } finally {
+    process.off('warning', listen);
+  }
+  return found;
+}
+
+const copyOf = (model: nn.Sequential): nn.Sequential => {
+  const copy = modelOf();
+  copy.loadStateDict(model.stateDict());
+  return copy;
+};
+
+describe('spmd.compile', () => {
+  it('takes the steps of an uncompiled program without ranks, and returns their results', () => {
+    const model = modelOf();
+    const other = copyOf(model);
+    const [adam, otherAdam] = [adamOf(model.parameters()), adamOf(other.parameters())];
+    const step = spmd.compile()(trainStep);
+    for (let i = 0; i < 4; i++) {
+      const batch = randn([3, 4]);
+      assert.deepEqual(
+        step(model, adam, batch).tolist(),
+        trainStep(other, otherAdam, batch).tolist(),
+      );
+    }
+    for (const [i, p] of [...model.parameters()].entries())
+      assert.deepEqual(p.tolist(), [...other.parameters()][i]!.tolist());
+  });
+
+  it('captures a batch of another shape again, and says why', async () => {
+    const model = modelOf();
+    const adam = adamOf(model.parameters());
+    let captures = 0;
+    const gmTransformation = (module: spmd.StepModule): spmd.IterGraphModule => {
+      captures++;
+      return spmd.GraphModuleTransformation()(module);
+    };
+    const step = spmd.compile({ gmTransformation })(trainStep);
+    const warnings = await warningsOf(() => {
+      for (const n of [3, 3, 5, 3, 5]) step(model, adam, randn([n, 4]));
+    });
+    assert.equal(captures, 2);
+    assert.equal(warnings.length, 1);
+    assert.match(warnings[0]!, /captured again: .*float32\[3, 4\].* and is float32\[5, 4\]/);
+  });
+
+  it('names parameters that are in no optimizer, or in two', () => {
+    const model = modelOf();
+    const [first, , last] = [...model] as nn.Linear[];
+    const step = spmd.compile()(trainStep);
+    assert.throws(
+      () => step(model, adamOf(first!.parameters()), ones([1, 4])),
+      (error: Error) =>
+        error instanceof ArgumentError && /2\.weight, 2\.bias require/.test(error.message),
+    );
+    const two = spmd.compile()((m: nn.Sequential, a: optim.Adam, b: optim.Adam, x: Tensor) => {
+      trainStep(m, a, x);
+      b.step();
+    });
+    assert.throws(
+      () => two(model, adamOf(model.parameters()), adamOf(last!.parameters()), ones([1, 4])),
+      /2\.weight, 2\.bias are in two optimizers/,
+    );
+  });
+
+  it('refuses an optimizer that takes no step, or is not capturable, and values that are read', () => {
+    const model = modelOf();
+    const dropped = spmd.compile()((m: nn.Sequential, _adam: optim.Adam, x: Tensor) => {
+      (m(x) as Tensor).sum().backward();
+      m.zeroGrad();
+    });
+    assert.throws(
+      () => dropped(model, adamOf(model.parameters()), ones([1, 4])),
+      /does not call its step/,
+    );
+    const plain = new optim.Adam(model.parameters());
+    assert.throws(() => spmd.compile()(trainStep)(model, plain, ones([1, 4])), /capturable: true/);
+    const reads = spmd.compile()((m: nn.Sequential, adam: optim.Adam, x: Tensor) =>
+      trainStep(m, adam, x).item(),
+    );
+    assert.throws(
+      () => reads(model, adamOf(model.parameters()), ones([1, 4])),
+      (error: Error) =>
+        error instanceof CompileError && /a value of a tensor.*compile\.test/.test(error.message),
+    );
+    for (const p of model.parameters()) assert.ok(!p.isFake && p.grad === null);
+  });
+
+  it('checks its options, the flags of a step and what a transformation returns', () => {
+    assert.throws(() => spmd.compile({ gmTransformation: 1 as never }), ArgumentError);
+    assert.throws(() => spmd.compile({ parallelMode: { ranks: 2 } as never }), ArgumentError);
+    assert.throws(() => spmd.compile()(1 as never), ArgumentError);
+    const model = modelOf();
+    const adam = adamOf(model.parameters());
+    const step = spmd.compile({ gmTransformation: (() => null) as never })(trainStep);
+    assert.throws(() => step(model, adam, ones([1, 4])), /return an IterGraphModule/);
+    assert.throws(
+      () => step(model, adam, ones([1, 4]), { lastTrainStep: 1 as never }),
+      ArgumentError,
+    );
+  });
+
+  it('refuses another batch while a part of the step before waits for the next one', async () => {
+    await onRanks(2, async () => {
+      const model = modelOf();
+      const adam = adamOf(model.parameters());
+      const gmTransformation = (module: spmd.StepModule): spmd.IterGraphModule => {
+        const gm = new spmd.IterGraphModule(module);
+        spmd.removeCopyFromOptimizer(gm);
+        // The bias of the last layer is read by its product, after the first relu.
+        spmd.iterMoveGradsAndOptimizers(gm, 'allReduce', 'relu');
+        gm.finalizeSetup();
+        return gm;
+      };
+      const step = spmd.compile({ gmTransformation })(trainStep);
+      step(model, adam, ones([2, 4]));
+      assert.throws(() => step(model, adam, ones([3, 4])), /lastTrainStep: true/);
+      step(model, adam, ones([2, 4]), { lastTrainStep: true });
+      step(model, adam, ones([3, 4]), { lastTrainStep: true });
+    });
+  });
+
+  it('keeps the placements of distributed parameters, and takes those of a batch', async () => {
+    await onRanks(2, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      manualSeed(0);
+      const model = modelOf();
+      const expected = copyOf(model);
+      for (const layer of [...model] as nn.Linear[])
+        for (const [name, p] of [...layer.namedParameters()])
+          (layer as unknown as Record<string, unknown>)[name] = new nn.Parameter(
+            DTensor.fromLocal(p.detach().clone(), mesh, [Replicate()]),
+          );
+      const adam = adamOf(model.parameters());
+      const adamExpected = adamOf(expected.parameters());
+      const step = spmd.compile({ parallelMode: { mesh, batch: () => [Shard(0)] } })(trainStep);
+      for (let i = 0; i < 3; i++) {
+        const whole = ones([4, 4])
+          .mul(i + 1)
+          .cumsum(0);
+        step(model, adam, whole.narrow(0, 2 * rank, 2).clone());
+        trainStep(expected, adamExpected, whole);
+      }
+      for (const [i, p] of [...model.parameters()].entries()) {
+        assert.ok(p instanceof DTensor);
+        const [seen, wanted] = [
+          await valuesOf(p._localTensor.detach()),
+          await valuesOf([...expected.parameters()][i]!.detach()),
+        ];
+        seen.forEach((value, k) => assert.ok(Math.abs(Number(value) - Number(wanted[k])) < 1e-5));
+      }
+    });
+  });
+
+  it('does not change gradients that are there, but adds to them', () => {
+    const model = modelOf();
+    const adam = adamOf(model.parameters());
+    const accumulate = spmd.compile()((m: nn.Sequential, x: Tensor) => {
+      (m(x) as Tensor).sum().backward();
+    });
+    for (const p of model.parameters()) p.grad = zeros(p.shape);
+    accumulate(model, ones([1, 4]));
+    const once = [...model.parameters()].map((p) => p.grad!.tolist());
+    accumulate(model, ones([1, 4]));
+    for (const [i, p] of [...model.parameters()].entries())
+      assert.deepEqual(p.grad!.tolist(), doubled(once[i]) as never);
+    assert.ok(adam.state.size === 0);
+  });
+});
+
+const doubled = (value: unknown): unknown =>
+  Array.isArray(value) ? value.map(doubled) : Number(value) * 2;
