@@ -99,7 +99,7 @@ describe('every optimizer in a compiled function', () => {
           (error: Error) =>
             error instanceof CompileError &&
             error.message.includes(`step() of ${name} was called`) &&
-            error.message.includes('every-optimizer.test.ts'),
+            error.message.includes('every-optimizer.test.'),
         );
         assert.deepEqual(model.weight.tolist(), before);
       });

@@ -167,7 +167,7 @@ describe('aotAutograd', () => {
           assert.ok(error instanceof AutogradError);
           assert.match(
             error.message,
-            /because wave, .* first called at \S*aot-autograd\.test\.ts:\d/,
+            /because wave, .* first called at \S*aot-autograd\.test\.[jt]s:\d/,
           );
           assert.match(error.message, /backend 'eager'/);
           return true;

@@ -31,11 +31,8 @@ describe('ranks whose graphs have different collectives', () => {
         const gathered = (x: Tensor): Tensor => functional.allGatherTensor(x, 0).mul(2);
         return rank === 0 ? summed : gathered;
       }, backend);
-      assert.match(text, /%allReduce of the graph of summed, at .*distributed-mismatch\.test\.ts:/);
-      assert.match(
-        text,
-        /%allGather of the graph of gathered, at .*distributed-mismatch\.test\.ts:/,
-      );
+      assert.match(text, /%allReduce of the graph of summed, at .*distributed-mismatch\.test\./);
+      assert.match(text, /%allGather of the graph of gathered, at .*distributed-mismatch\.test\./);
     });
 
     it(`get one that names the graph if the other rank has no collective, with ${backend}`, async () => {
@@ -44,7 +41,7 @@ describe('ranks whose graphs have different collectives', () => {
         const doubled = (x: Tensor): Tensor => x.mul(2);
         return rank === 0 ? summed : doubled;
       }, backend);
-      assert.match(text, /%allReduce of the graph of summed, at .*distributed-mismatch\.test\.ts:/);
+      assert.match(text, /%allReduce of the graph of summed, at .*distributed-mismatch\.test\./);
     });
 
     it(`get one that names the node at which they part, with ${backend}`, async () => {
