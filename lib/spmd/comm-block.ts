@@ -30,7 +30,14 @@ export const isCollective = (node: Node): boolean =>
  * @see PyTorch `torch.distributed._spmd.comm_tensor`, `get_comm_block`
  */
 export function getCommBlock(graph: Graph, commNode: Node): CommBlock {
-  const users = graph.allUsers();
+  return blockOf(graph, commNode, graph.allUsers());
+}
+
+function blockOf(
+  graph: Graph,
+  commNode: Node,
+  users: ReadonlyMap<Node, readonly Node[]>,
+): CommBlock {
   const block = new Set([commNode]);
   const waitNodes: Node[] = [];
   for (const node of block)
@@ -51,7 +58,8 @@ export function getCommBlock(graph: Graph, commNode: Node): CommBlock {
 
 /** The blocks of all collectives, or of those of one name, such as `'allReduce'`, in order. */
 export function getAllCommBlocks(graph: Graph, op?: string): CommBlock[] {
+  const users = graph.allUsers();
   return graph.nodes
     .filter((node) => isCollective(node) && (op === undefined || node.op?.name === op))
-    .map((node) => getCommBlock(graph, node));
+    .map((node) => blockOf(graph, node, users));
 }

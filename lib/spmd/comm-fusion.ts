@@ -138,9 +138,10 @@ function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
 function usersBefore(graph: Graph, bucket: readonly CommBlock[], last: number): Node[] {
   const waits = bucket.flatMap(({ waitNodes }) => waitNodes);
   const own = new Set([...waits, ...bucket.map(({ commNode }) => commNode)]);
-  return descendantsIn(graph, waits).filter(
-    (node) => !own.has(node) && graph.nodes.indexOf(node) <= last,
-  );
+  const isBefore = (node: Node): boolean => !own.has(node) && graph.nodes.indexOf(node) <= last;
+  const users = waits.flatMap((wait) => graph.usersOf(wait));
+  if (!users.some(isBefore)) return [];
+  return descendantsIn(graph, waits).filter(isBefore);
 }
 
 /** Cuts the joined result into the shapes of the inputs. */

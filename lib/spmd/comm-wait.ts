@@ -14,10 +14,11 @@ import { graphOptimizationPass, type PassTarget } from './pass-contract.js';
 export const scheduleCommWait: (module: PassTarget) => void = graphOptimizationPass({
   prerequisites: [commFusionWithConcat],
 })(function scheduleCommWait({ graph }: PassTarget): void {
+  // Waits and views write nothing, so that moves leave dependencies as they are.
+  const { readers } = new Dependencies(graph);
   for (const { commNode, nodeList } of getAllCommBlocks(graph)) {
     const block = new Set(nodeList);
     const trailing = nodeList.filter((node) => node !== commNode);
-    const { readers } = new Dependencies(graph);
     const users = new Set(trailing.flatMap(readers).filter((node) => !block.has(node)));
     const first = graph.nodes.find((node) => users.has(node));
     if (first !== undefined) for (const node of trailing) graph.moveBefore(node, first as Node);

@@ -48,10 +48,10 @@ export interface PlanMesh {
 
 /** What a step is made for. */
 export interface PlanContext {
-  /** The layout. */
-  readonly layout: LayoutName;
   /** The number of ranks, or groups of ranks, that have different parts of the batch. */
   readonly dataRanks: number;
+  /** The number of ranks that share a parameter in `tp` and `fsdp x tp`; 1 for other layouts. */
+  readonly tensorRanks: number;
 }
 
 /** Options of {@link plan}. */
@@ -153,8 +153,9 @@ const byFirstNumber = (name: string): string => /^(?:.*?\.)?\d+(?=\.)/.exec(name
 
 /**
  * Estimates what a train step sends, holds and takes on a mesh of any size, for the layouts `dp`,
- * `fsdp`, `tp` and `fsdp x tp`, without ranks, GPUs or memory. `makeStep` makes the step for each
- * layout; it runs in a fake world of the mesh's size, on tensors without values.
+ * `fsdp`, `tp` and `fsdp x tp`, without ranks, GPUs or memory. `makeStep` makes the step, once without
+ * and once with tensor parallelism; it runs in a fake world of the mesh's size, on tensors without
+ * values.
  *
  * What is captured and what is modelled:
  * - `dp` and `tp` are captured as `spmd.compile` does it, so calls and bytes are exact: `dp` after
@@ -220,10 +221,19 @@ export function plan(
     );
   const table = ratesOf(name, rates);
   const settings = { device, rates: table, memoryBytes, bucketSizeMb, shardParameter, groupOf };
-  const found = inFakeWorld(
-    shape.reduce((a, b) => a * b, 1),
-    () => names.map((layout) => layoutPlan(layout, makeStep, { shape, meshDimNames }, settings)),
-  );
+  const world = shape.reduce((a, b) => a * b, 1);
+  const found = inFakeWorld(world, () => {
+    const captures = new Map<boolean, StepParts | ShardwiseError>();
+    return names.map((layout) => {
+      const isTensorParallel = layout === 'tp' || layout === 'fsdp x tp';
+      const captured =
+        captures.get(isTensorParallel) ??
+        capturedStep(makeStep, { shape, meshDimNames }, isTensorParallel, settings);
+      captures.set(isTensorParallel, captured);
+      const dataRanks = isTensorParallel ? world / (shape.at(-1) as number) : world;
+      return layoutPlan(layout, captured, dataRanks, settings);
+    });
+  });
   return new StepPlan({ shape, meshDimNames }, memoryBytes, found);
 }
 
@@ -268,28 +278,38 @@ const nothing: PlanMemory = {
   activations: 0,
 };
 
-function layoutPlan(
-  layout: LayoutName,
+/** Captures the step; returns the error of one that cannot be tensor parallel. */
+function capturedStep(
   makeStep: (context: PlanContext) => PlannedStep,
   { shape, meshDimNames }: PlanMesh,
-  settings: Settings,
-): LayoutPlan {
-  const isTensorParallel = layout === 'tp' || layout === 'fsdp x tp';
-  const world = shape.reduce((a, b) => a * b, 1);
-  const dataRanks = isTensorParallel ? world / (shape.at(-1) as number) : world;
-  const mesh = initDeviceMesh(settings.device, [...shape], { meshDimNames: [...meshDimNames] });
-  const step = checkedStep(makeStep({ layout, dataRanks }));
-  let parts: StepParts;
+  isTensorParallel: boolean,
+  { device, shardParameter }: Settings,
+): StepParts | ShardwiseError {
+  const tensorRanks = isTensorParallel ? (shape.at(-1) as number) : 1;
+  const dataRanks = shape.reduce((a, b) => a * b, 1) / tensorRanks;
+  const mesh = initDeviceMesh(device, [...shape], { meshDimNames: [...meshDimNames] });
+  const step = checkedStep(makeStep({ dataRanks, tensorRanks }));
   try {
-    parts = captureLayout(step, mesh, isTensorParallel, settings.shardParameter);
+    return captureLayout(step, mesh, isTensorParallel, shardParameter);
   } catch (error) {
     // The step itself is wrong if it cannot be captured with replicated parameters.
-    if (!isTensorParallel || !(error instanceof ShardwiseError) || error instanceof ArgumentError)
-      throw error;
-    const numbers = { communication: {}, memory: nothing, timeline: null, seconds: 0 };
-    return { layout, dataRanks, problem: error.message, fits: false, ...numbers };
+    if (isTensorParallel && error instanceof ShardwiseError && !(error instanceof ArgumentError))
+      return error;
+    throw error;
   }
-  const { tasks, held } = workOf(layout, parts, dataRanks, settings);
+}
+
+function layoutPlan(
+  layout: LayoutName,
+  captured: StepParts | ShardwiseError,
+  dataRanks: number,
+  settings: Settings,
+): LayoutPlan {
+  if (captured instanceof ShardwiseError) {
+    const numbers = { communication: {}, memory: nothing, timeline: null, seconds: 0 };
+    return { layout, dataRanks, problem: captured.message, fits: false, ...numbers };
+  }
+  const { tasks, held } = workOf(layout, captured, dataRanks, settings);
   const timeline = new Timeline(layout, settings.rates, tasks);
   const memory = peakOf(held);
   return {
