@@ -1,7 +1,8 @@
 /** Makes the tensors of the program that a captured step uses inputs of its graph. */
 import type { Tensor } from '../../core/tensor.js';
 import type { Recorder } from '../capture/recorder.js';
-import type { Node } from '../graph/node.js';
+import type { Graph } from '../graph/graph.js';
+import type { Node, Value } from '../graph/node.js';
 import type { StepNames, StepRole } from './names.js';
 
 /** An input of the graph of a step. */
@@ -42,6 +43,7 @@ export function liftConstants(recorder: Recorder, names: StepNames): StepInput[]
   const originals = new Map([...recorder.distributed].map(([t, local]) => [local, t]));
   const results = new Set(graph.outputs.flatMap((v) => ('node' in v ? [v.node] : [])));
   const inputs: StepInput[] = [];
+  const placeholders = new Map<Node, Node>();
   let argument = 0;
   for (const node of [...graph.nodes]) {
     if (node.kind === 'placeholder') {
@@ -52,14 +54,34 @@ export function liftConstants(recorder: Recorder, names: StepNames): StepInput[]
     const tensor = originals.get(node.tensor) ?? node.tensor;
     if (!guards.constantTensors.has(tensor)) continue;
     if ((users.get(node)?.length ?? 0) === 0 && !results.has(node)) graph.erase(node);
-    else inputs.push(lifted(recorder, node, tensor, names));
+    else {
+      const input = lifted(recorder, node, tensor, names);
+      placeholders.set(node, input.node);
+      inputs.push(input);
+    }
   }
+  replaceNodes(graph, placeholders);
   const order = (input: StepInput): number => ROLES.indexOf(input.role);
   inputs.sort((a, b) => order(a) - order(b));
   const first = new Set(inputs.map(({ node }) => node));
   const others = graph.nodes.filter((node) => !first.has(node));
   graph.nodes.splice(0, graph.nodes.length, ...first, ...others);
   return inputs;
+}
+
+/** Puts nodes in the place of others, in one pass: a step has thousands of constants. */
+function replaceNodes(graph: Graph, by: ReadonlyMap<Node, Node>): void {
+  const replaced = (value: Value): Value => {
+    const other = 'node' in value ? by.get(value.node) : undefined;
+    return other === undefined ? value : { node: other, output: 0 };
+  };
+  for (const node of graph.nodes) {
+    node.inputs = node.inputs.map(replaced);
+    if (node.into !== null) node.into = replaced(node.into);
+  }
+  graph.outputs = graph.outputs.map(replaced);
+  const kept = graph.nodes.filter((node) => !by.has(node));
+  graph.nodes.splice(0, graph.nodes.length, ...kept);
 }
 
 const plain = { tensor: null, parameter: null, isWhole: false } as const;
@@ -71,8 +93,6 @@ function lifted(recorder: Recorder, node: Node, tensor: Tensor, names: StepNames
     { kind: 'placeholder', name: named?.role ?? 'lift', metas: node.metas },
     node,
   );
-  graph.replaceUses({ node, output: 0 }, { node: placeholder, output: 0 });
-  graph.erase(node);
   return {
     node: placeholder,
     role: named?.role ?? 'other',
