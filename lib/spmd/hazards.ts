@@ -29,7 +29,8 @@ export function checkHazards(
     for (const moved of movement.nodes) {
       for (const memory of dependencies.writtenBy(moved)) {
         const holder = lasting.get(memory);
-        if (holder !== undefined && !inputs.has(holder)) throw lost(moved, nameOf(holder));
+        if (holder !== undefined && !inputs.has(holder))
+          throw anotherArgument(moved, nameOf(holder));
       }
       for (const other of graph.nodes) {
         const place = placeOf(graph, dependencies, movement, moved, other);
@@ -44,7 +45,7 @@ export function checkHazards(
     }
 }
 
-const lost = ({ name }: Node, tensor: string): CompileError =>
+const anotherArgument = ({ name }: Node, tensor: string): CompileError =>
   new CompileError(
     `recompile: %${name}, which writes ${tensor}, was moved to the next iteration, whose argument is ` +
       'another tensor. Leave it in its iteration, or make the tensor a buffer of a module.',

@@ -293,7 +293,7 @@ export const features: readonly Feature[] = [
       given((x) => (x.mul(2).sum().backward(), x)),
       given((x) => autograd.grad(x.mul(x).sum(), [x])[0]),
     ],
-    instead: '`compiledAutograd.enable`',
+    instead: '`captureStep` for a whole train step, `compiledAutograd.enable`',
   },
   {
     what: 'reading values: `item`, `tolist`, `equal`, `nonzero`',

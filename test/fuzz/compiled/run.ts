@@ -147,13 +147,13 @@ export function difference(
 }
 
 /**
- * What lowered graphs do not keep: the number of in-place changes of a result that the graph makes,
- * that it was a view of a tensor which only the function had, and that no gradient reached a tensor.
+ * What lowered graphs do not keep: the number of in-place changes of a result, or of a tensor that
+ * becomes an attribute, that it was a view of a tensor which only the function had, and that no gradient reached a tensor.
  */
 const isLoweredFact = (name: string, facts: Facts, other: Facts): boolean =>
   (/^gradient/.test(name) && isNothing(facts[name]) && isNothing(other[name])) ||
-  /^version of result/.test(name) ||
-  (/^base of result/.test(name) &&
+  /^version of (result|\w+\.last)/.test(name) ||
+  (/^base of (result|\w+\.last)/.test(name) &&
     /^(inner|result)/.test(String(facts[name])) &&
     (other[name] === null || other[name] === 'inner'));
 
