@@ -8,6 +8,7 @@ import { numelOf } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from '../ops/join.js';
 import { type CommBlock, getAllCommBlocks } from './comm-block.js';
+import { Dependencies } from './dependencies.js';
 import { descendantsIn } from './graph-utils.js';
 import { graphOptimizationPass, type PassTarget } from './pass-contract.js';
 
@@ -60,10 +61,13 @@ function bytesOf(block: CommBlock): number {
 interface Bucket {
   readonly kind: readonly unknown[];
   readonly blocks: CommBlock[];
+  /** What follows from its results. */
+  readonly after: Set<Node>;
   bytes: number;
 }
 
 function bucketsOf(graph: Graph, blocks: readonly CommBlock[], bytes: number): CommBlock[][] {
+  const { readers } = new Dependencies(graph);
   const closed: Bucket[] = [];
   const open: Bucket[] = [];
   const close = (bucket: Bucket): void => {
@@ -73,21 +77,31 @@ function bucketsOf(graph: Graph, blocks: readonly CommBlock[], bytes: number): C
   for (const block of blocks) {
     const kind = kindOf(block);
     const fitting = open.find((each) => each.kind.every((fact, i) => fact === kind[i]));
-    const isLate = fitting !== undefined && followsFrom(graph, block, fitting.blocks);
-    if (isLate) close(fitting);
-    const bucket = fitting === undefined || isLate ? { kind, blocks: [], bytes: 0 } : fitting;
-    if (bucket !== fitting) open.push(bucket);
+    const isLate = fitting?.after.has(block.commNode) ?? false;
+    if (fitting !== undefined && isLate) close(fitting);
+    const isNew = fitting === undefined || isLate;
+    const bucket = isNew ? { kind, blocks: [], after: new Set<Node>(), bytes: 0 } : fitting;
+    if (isNew) open.push(bucket);
     bucket.blocks.push(block);
     bucket.bytes += bytesOf(block);
+    addReaders(bucket.after, block.waitNodes, readers);
     if (bucket.bytes >= (closed.length === 0 ? FIRST_BUCKET_BYTES : bytes)) close(bucket);
   }
   return [...closed, ...open].map((bucket) => bucket.blocks);
 }
 
-/** Whether the input of a block depends on a result of others. */
-function followsFrom(graph: Graph, block: CommBlock, others: readonly CommBlock[]): boolean {
-  const waits = others.flatMap(({ waitNodes }) => waitNodes);
-  return descendantsIn(graph, waits).includes(block.commNode);
+/** Adds nodes, and all that follow from them. */
+function addReaders(
+  found: Set<Node>,
+  nodes: readonly Node[],
+  readers: (node: Node) => readonly Node[],
+): void {
+  const added = new Set(nodes);
+  for (const node of added) {
+    if (found.has(node)) continue;
+    found.add(node);
+    for (const reader of readers(node)) added.add(reader);
+  }
 }
 
 function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
@@ -122,16 +136,14 @@ function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
     chunksOf(bucket),
     commNode,
   );
+  // Before the next node is erased, which may be a collective of the bucket.
+  for (const node of early) graph.moveBefore(node, next);
   bucket.forEach((block, i) => {
     const [own] = block.waitNodes as [Node];
     graph.replaceUses({ node: own, output: 0 }, chunks[i] as Value);
     graph.erase(own);
     graph.erase(block.commNode);
   });
-  const after = graph.nodes.indexOf(next);
-  const moved = early.filter((node) => graph.nodes.includes(node));
-  graph.nodes.splice(after, 0, ...moved);
-  for (const node of moved) graph.nodes.splice(graph.nodes.indexOf(node), 1);
 }
 
 /** What follows from the blocks before the last of their inputs: it must come after the bucket. */

@@ -1,19 +1,11 @@
 /** Plans of train steps: their bytes and calls are those of real ranks, their memory that of sizes. */
 import assert from 'node:assert/strict';
-import {
-  CommDebugMode,
-  DTensor,
-  fullyShard,
-  initDeviceMesh,
-  Replicate,
-  Shard,
-} from '../../../lib/distributed.js';
+import { CommDebugMode, fullyShard, initDeviceMesh, Replicate } from '../../../lib/distributed.js';
 import {
   ArgumentError,
   CompileError,
   DistributedError,
   nn,
-  noGrad,
   randn,
   ShardingError,
   type Tensor,
@@ -30,7 +22,7 @@ import {
   plan,
 } from '../../../lib/spmd/index.js';
 import { onRanks } from '../../distributed/support/on-ranks.js';
-import { adamOf, type Model, modelOf, trainStep } from '../support/fake-step.js';
+import { adamOf, type Model, modelOf, shardInTurns, trainStep } from '../support/fake-step.js';
 
 const LAYERS = 4;
 const DIM = 16;
@@ -71,21 +63,6 @@ function secondStep(step: (...args: never[]) => unknown, args: readonly unknown[
   };
   take();
   return take;
-}
-
-/** Shards the weights of layers by columns and by rows in turns, and the bias of the former. */
-function shardInTurns(model: Model, ranks: number): void {
-  const mesh = initDeviceMesh('cpu', [ranks], { meshDimNames: ['ranks'] });
-  [...model.namedParameters()].forEach(([name, p], i) => {
-    const isByColumns = i % 4 < 2;
-    const isWeight = name.endsWith('weight');
-    const placement = isByColumns ? Shard(0) : isWeight ? Shard(1) : Replicate();
-    const layer = model.getSubmodule(name.split('.')[0] as string) as nn.Linear;
-    const sharded = noGrad(() =>
-      DTensor.fromLocal(p.detach(), mesh, [Replicate()]).redistribute([placement]),
-    );
-    layer[isWeight ? 'weight' : 'bias'] = new nn.Parameter(sharded) as never;
-  });
 }
 
 /** Parameters outside of layers; the last op is sharded as the batch is. */

@@ -1,7 +1,14 @@
 /** Train steps in worlds that have one rank only, without values: graphs of any world in no time. */
 import { FakeTensorMode } from '../../../lib/compile/index.js';
-import { destroyProcessGroup, initProcessGroup } from '../../../lib/distributed.js';
-import { nn, optim, randn, type Tensor } from '../../../lib/index.js';
+import {
+  DTensor,
+  destroyProcessGroup,
+  initDeviceMesh,
+  initProcessGroup,
+  Replicate,
+  Shard,
+} from '../../../lib/distributed.js';
+import { nn, noGrad, optim, randn, type Tensor } from '../../../lib/index.js';
 import { compile, type StepModule, type StepTransformation } from '../../../lib/spmd/index.js';
 
 export type Model = nn.Module<[x: Tensor], Tensor>;
@@ -29,6 +36,21 @@ export const trainStep: Step = (model, optimizer, batch) => {
 
 export const adamOf = (model: Model): optim.Adam =>
   new optim.Adam(model.parameters(), { capturable: true, fused: true, foreach: false });
+
+/** Shards the weights of layers by columns and by rows in turns, and the bias of the former. */
+export function shardInTurns(model: Model, ranks: number): void {
+  const mesh = initDeviceMesh('cpu', [ranks], { meshDimNames: ['ranks'] });
+  [...model.namedParameters()].forEach(([name, p], i) => {
+    const isByColumns = i % 4 < 2;
+    const isWeight = name.endsWith('weight');
+    const placement = isByColumns ? Shard(0) : isWeight ? Shard(1) : Replicate();
+    const layer = model.getSubmodule(name.split('.')[0] as string) as nn.Linear;
+    const sharded = noGrad(() =>
+      DTensor.fromLocal(p.detach(), mesh, [Replicate()]).redistribute([placement]),
+    );
+    layer[isWeight ? 'weight' : 'bias'] = new nn.Parameter(sharded) as never;
+  });
+}
 
 /** Runs `fn` as a rank of a world without other ranks, on tensors without values. */
 export async function inFakeWorld<T>(worldSize: number, fn: () => T): Promise<T> {
