@@ -73,6 +73,30 @@ export function checkOutputs(
     fail(`${given.length} outputs instead of ${expected.length}`, '');
 }
 
+/**
+ * Checks the number of results of a compiled graph. @throws CompileError for another one, naming the
+ * first that is missing
+ */
+export function checkCount(
+  op: string,
+  what: string,
+  expected: readonly Value[],
+  results: unknown,
+): void {
+  const given = Array.isArray(results) ? results.length : null;
+  if (given === expected.length) return;
+  const missing = given === null ? undefined : expected[given];
+  const first =
+    missing === undefined || 'number' in missing
+      ? ''
+      : `; the first missing is %${missing.node.name}`;
+  throw new CompileError(
+    `${op}: ${what} returned ${given === null ? shown(results) : `${given} results`} instead of ` +
+      `${expected.length}${first}. It must return one value for each result of the graph.`,
+    { op, expected: expected.length, given },
+  );
+}
+
 /** ` %sin, float32[2], of module layers.0, at model.ts:3:5`. */
 function place({ name, origin, meta }: ExpectedOutput): string {
   const parts = [` ${name === '' ? 'a number' : `%${name}`}`, formatMeta(meta)];

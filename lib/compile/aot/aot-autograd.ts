@@ -15,6 +15,7 @@ import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { BySizes } from '../graph/symbols.js';
+import { checkCount } from '../outputs.js';
 import { defaultPartition } from '../partition/default.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
@@ -213,7 +214,14 @@ function compiled(
   const run = compiler(new GraphModule(graph, belowHistory), examples);
   if (typeof run !== 'function')
     throw new CompileError(`aotAutograd: expected ${name} to return a function, got ${typeof run}`);
-  return run;
+  if (compiler === runAsPlan) return run;
+  let isChecked = false;
+  return (...inputs) => {
+    const results = run(...inputs);
+    if (!isChecked) checkCount('aotAutograd', `the function of ${name}`, graph.outputs, results);
+    isChecked = true;
+    return results;
+  };
 }
 
 function examplesOf(graph: Graph): RunValue[] {

@@ -14,6 +14,7 @@ import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import type { GraphModule } from '../graph/graph-module.js';
 import { callingHooks } from '../graph/opaque-hooks.js';
+import { checkCount, compileWith } from '../outputs.js';
 import { type BackwardPassReport, type BackwardReport, reportOf } from './backward-report.js';
 import { type CapturedBackward, captureBackward } from './capture-backward.js';
 import { type BackwardSignature, signatureOf } from './signature.js';
@@ -29,11 +30,13 @@ export type BackwardCompiler = (
   module: GraphModule,
 ) => (...inputs: readonly RunValue[]) => readonly RunValue[];
 
+type BackwardRun = ReturnType<BackwardCompiler>;
+
 interface Entry {
   readonly structure: readonly unknown[];
   readonly metadata: readonly unknown[];
   /** Null for a pass that cannot be captured: the engine runs it. */
-  readonly run: ReturnType<BackwardCompiler> | null;
+  readonly run: BackwardRun | null;
   readonly results: readonly number[];
   readonly graph: Graph | null;
   /** Why the engine runs the pass; null if a graph does. */
@@ -177,7 +180,19 @@ function newEntry(
   }
   const { module, results } = captured;
   const { graph } = module;
-  return { structure, metadata, run: compiler(module), results, graph, reason: null };
+  const run = compileWith(compiler as never, module, []) as BackwardRun;
+  return { structure, metadata, run: checked(run, graph), results, graph, reason: null };
+}
+
+/** @throws CompileError at the first run, for another number of results than the graph has */
+function checked(run: BackwardRun, { outputs }: Graph): BackwardRun {
+  let isChecked = false;
+  return (...inputs) => {
+    const results: unknown = run(...inputs);
+    if (!isChecked) checkCount('compiledAutograd', 'the compiled pass', outputs, results);
+    isChecked = true;
+    return results as readonly RunValue[];
+  };
 }
 
 /** What no graph can repeat, and where. */

@@ -82,7 +82,12 @@ class GraphWalk implements BackwardSignature, HookVisitor {
   /** Adds a value; its position is a part of the structure. */
   lift(value: RunValue): void {
     if (isDraw(value)) this.draw(value);
-    if (!(value instanceof Tensor) || value.storage === null) return;
+    if (!(value instanceof Tensor)) return;
+    if (value.storage === null) {
+      // A plain number is a constant of the graph.
+      this.structure.push(value.dtype, value.scalarValue);
+      return;
+    }
     const position = this.found.get(value) ?? this.found.size;
     this.found.set(value, position);
     this.structure.push(position);

@@ -8,6 +8,7 @@ import { getDefaultDevice, setDefaultDevice } from '../../core/device.js';
 import { getDefaultDtype, setDefaultDtype } from '../../core/dtype.js';
 import { CompileError } from '../../core/errors.js';
 import { kindOf } from '../../core/options.js';
+import { isPlain } from '../../core/plain-object.js';
 import type { Shape } from '../../core/shape.js';
 import { Tensor } from '../../core/tensor.js';
 import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
@@ -15,7 +16,7 @@ import type { Graph } from '../graph/graph.js';
 import { metaOf, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { ModeFacts } from '../guards/modes.js';
-import { listOf, sameList, Walk } from '../guards/object-walk.js';
+import { isModule, listOf, sameList, Walk } from '../guards/object-walk.js';
 import { type ExpectedOutput, expectedOutput } from '../outputs.js';
 import { PLACE } from './functions.js';
 import { traceHooks } from './hook-bodies.js';
@@ -183,6 +184,7 @@ export function checkResult(result: unknown, recorder: Recorder): void {
     recorder.unsupported(
       'the function returned before its end, as asynchronous ones and generators do,',
     );
+  if (holdsFunction(result)) recorder.unsupported('a function was returned');
   const found = new Set(tensorsIn(result));
   new Walk((item) => {
     if (item instanceof CapturedHandle) recorder.unsupported('the handle of a hook was returned');
@@ -193,6 +195,16 @@ export function checkResult(result: unknown, recorder: Recorder): void {
       recorder.unsupported(`${kindOf(item)} was created`);
     return true;
   }).value(result);
+}
+
+/** Whether a value is a function, or has one in it: functions may hold tensors of the capture. */
+function holdsFunction(value: unknown, seen = new Set<unknown>()): boolean {
+  if (typeof value === 'function') return !isModule(value);
+  if (typeof value !== 'object' || value === null || value instanceof Tensor || seen.has(value))
+    return false;
+  seen.add(value);
+  if (!Array.isArray(value) && !isPlain(value)) return false;
+  return Object.values(value).some((each) => holdsFunction(each, seen));
 }
 
 /**

@@ -1,14 +1,17 @@
 /** Forward and backward as two graphs compute what eager mode computes, to the bit. */
 import assert from 'node:assert/strict';
+import { aotAutograd } from '../../../lib/compile/index.js';
 import {
   AutogradError,
   autograd,
+  CompileError,
   compile,
   inferenceMode,
   int64,
   manualSeed,
   nn,
   noGrad,
+  ones,
   rand,
   type Tensor,
   tensor,
@@ -203,5 +206,34 @@ describe('aotAutograd', () => {
     manualSeed(3);
     assert.deepEqual(run(compile(fn, { backend: counter })), expected);
     assert.equal(counter.frameCount, 1);
+  });
+
+  it('refuses a backward that returns too few or too many gradients', () => {
+    const linear = new nn.Linear(2, 1);
+    const graphsOf = (change: (results: readonly unknown[]) => unknown) =>
+      compile(linear, {
+        backend: aotAutograd({
+          bwCompiler:
+            (module) =>
+            (...inputs) =>
+              change(module.run(inputs)) as never,
+        }),
+      });
+    for (const [change, text] of [
+      [
+        (results: readonly unknown[]) => results.slice(0, -1),
+        /bwCompiler returned 1 results instead of 2; the first missing is %/,
+      ],
+      [() => [], /returned 0 results/],
+      [(results: readonly unknown[]) => [...results, 1], /returned 3 results instead of 2/],
+      [() => 3, /returned 3 instead of 2/],
+    ] as const)
+      assert.throws(
+        () =>
+          graphsOf(change as never)(ones([1, 2]))
+            .sum()
+            .backward(),
+        (error: Error) => error instanceof CompileError && text.test(error.message),
+      );
   });
 });

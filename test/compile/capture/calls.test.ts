@@ -1,6 +1,6 @@
 /** How programs call: options objects, closures over intermediates, compiled functions inside. */
 import assert from 'node:assert/strict';
-import { compile, graphBreak, nn, type Tensor, tensor } from '../../../lib/index.js';
+import { compile, graphBreak, nn, ones, type Tensor, tensor } from '../../../lib/index.js';
 import { CompileCounter } from '../../../lib/testing/index.js';
 import { assertSameAsEager } from '../same-as-eager.js';
 
@@ -73,5 +73,15 @@ describe('a captured function', () => {
     const fn = compile((x: Tensor) => (graphBreak(), scaled(x)), { backend: outer });
     for (let call = 0; call < 2; call++) assert.deepEqual(fn(tensor([1, 2])).tolist(), [3, 6]);
     assert.deepEqual([outer.frameCount, inner.frameCount], [0, 1]);
+  });
+
+  it('breaks where a function is returned, which may hold its tensors', () => {
+    const fn = (x: Tensor): (() => Tensor) => {
+      const h = x.mul(2);
+      return () => h;
+    };
+    const compiled = compile(fn);
+    for (let i = 0; i < 3; i++) assert.deepEqual(compiled(ones([1]))().tolist(), [2]);
+    assert.throws(() => compile(fn, { fullgraph: true })(ones([1])), /a function was returned/);
   });
 });
