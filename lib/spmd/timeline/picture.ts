@@ -37,6 +37,7 @@ export function drawTimeline({ title, entries, total, exposed }: Timeline): stri
   const bottom = yOf.communication + LANE;
   const head = `${title === '' ? 'graph' : title}: ${formatSeconds(total)}, of which ${formatSeconds(exposed)} waiting for communication`;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${bottom + 28}" font-family="sans-serif" font-size="11">
+<title>${escaped(head)}</title>
 <rect width="100%" height="100%" fill="white"/>
 <text x="8" y="20" font-weight="bold">${escaped(head)}</text>
 <text x="8" y="${yOf.compute + LANE / 2}" dominant-baseline="middle">compute</text>
