@@ -103,11 +103,12 @@ describe('an asynchronous save', () => {
     withRanks(1, async () => {
       const t = zeros([1000]);
       const own = path.join(folder, 'memory');
-      const live = (): number => memory.stats().allocatedBytes;
+      // Garbage of other tests may be collected meanwhile; the copies take 4,000 bytes.
+      const live = (): number => (memory.collect(), memory.stats().allocatedBytes);
       await (await distributedCheckpoint.save(own, { t }, { async: true })).wait();
       const before = live();
       await (await distributedCheckpoint.save(own, { t }, { async: true })).wait();
-      assert.equal(live(), before);
+      assert.ok(live() <= before, 'bytes are left');
     }),
   );
 });
