@@ -21,7 +21,7 @@ export const FUSED_NAME = 'allReduceFused';
 
 /**
  * Fuses the all-reduces of a graph into buckets: their inputs are flattened and joined, reduced by
- * one all-reduce named `allReduceFused`, `allReduceFused_1`, and cut again. It starts behind the last
+ * one all-reduce named `allReduceFused`, `allReduceFused_1`, and divided again. It starts behind the last
  * of its inputs, and is waited for at once: see {@link scheduleCommWait}. The first bucket closes at
  * 1 MiB, later ones at `bucketSizeMb` MiB. A bucket has tensors of one dtype, device, group and
  * reduction, none of which depends on another; one that is alone stays as it is.
@@ -156,7 +156,7 @@ function usersBefore(graph: Graph, bucket: readonly CommBlock[], last: number): 
   return descendantsIn(graph, waits).filter(isBefore);
 }
 
-/** Cuts the joined result into the shapes of the inputs. */
+/** Divides the joined result into the shapes of the inputs. */
 const chunksOf =
   (bucket: readonly CommBlock[]) =>
   (joined: Tensor): Tensor[] => {

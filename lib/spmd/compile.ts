@@ -17,7 +17,7 @@ import { GraphModuleTransformation, type StepTransformation } from './transforma
 export interface SpmdOptions {
   /** Makes what runs from the captured graph; by default it runs as it is. */
   gmTransformation?: StepTransformation;
-  /** How plain tensors are distributed: by default replicated parameters, and a batch cut in dim 0. */
+  /** How plain tensors are distributed: by default replicated parameters, and a batch in parts. */
   parallelMode?: ParallelMode;
 }
 

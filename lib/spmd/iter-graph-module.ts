@@ -7,9 +7,7 @@ import { lint } from '../compile/graph/lint.js';
 import type { Node } from '../compile/graph/node.js';
 import { buildPlan } from '../compile/schedule/plan.js';
 import type { StepInput } from '../compile/step/lifts.js';
-import { belowEntry, type Layer } from '../core/dispatch.js';
 import { CompileError } from '../core/errors.js';
-import { layers } from '../core/hooks.js';
 import { checkFlag, checkNumber, optionsOf } from '../core/options.js';
 import { keep } from '../core/scope.js';
 import { Tensor } from '../core/tensor.js';
@@ -169,9 +167,8 @@ export class IterGraphModule {
     return (inputs) => plan.run(inputs);
   }
 
-  /** The graph of a step records no gradients; another one may. */
   private opByOp(graph: Graph): RunGraph {
-    const module = new GraphModule(graph, this.inputs === null ? belowEntry : belowHistory);
+    const module = new GraphModule(graph);
     return (inputs) => module.run(inputs);
   }
 
@@ -181,9 +178,6 @@ export class IterGraphModule {
     return input === undefined ? `%${placeholder.name}` : `${input.role} ${input.name}`;
   }
 }
-
-/** Where calls of a step enter: changes count in versions, and no gradient is recorded. */
-const belowHistory: Layer = (...call) => layers.autograd(...call);
 
 /** Keeps a value beyond the scope of its iteration. */
 function keepValue(value: RunValue): RunValue {

@@ -1,6 +1,7 @@
 /** Merges collectives that reduce or gather the same value. */
+import { equalCalls } from '../compile/graph/eliminate.js';
 import type { Graph } from '../compile/graph/graph.js';
-import { type Node, sameValue } from '../compile/graph/node.js';
+import type { Node } from '../compile/graph/node.js';
 import { isWait } from '../compile/graph/traits.js';
 import type { NodeValue } from '../compile/partition/value-map.js';
 import { isCollective } from './comm-block.js';
@@ -35,15 +36,7 @@ export function mergeEqualCollectives(graph: Graph): number {
 }
 
 function isRepeated(graph: Graph, first: Node, second: Node): boolean {
-  const [a, b] = [first.params, second.params] as [object, object];
-  const names = Object.keys(a) as (keyof typeof a)[];
-  const isEqual =
-    first.op === second.op &&
-    names.length === Object.keys(b).length &&
-    names.every((name) => isSame(a[name], b[name])) &&
-    first.inputs.length === second.inputs.length &&
-    first.inputs.every((value, i) => sameValue(value, second.inputs[i] as never));
-  if (!isEqual) return false;
+  if (!equalCalls(first, second)) return false;
   const dependencies = new Dependencies(graph);
   const operands = first.inputs
     .filter((value): value is NodeValue => 'node' in value)
@@ -56,10 +49,4 @@ function isRepeated(graph: Graph, first: Node, second: Node): boolean {
   return !between.some((node) =>
     operands.some((memory) => dependencies.writtenBy(node).has(memory)),
   );
-}
-
-function isSame(a: unknown, b: unknown): boolean {
-  if (Array.isArray(a) && Array.isArray(b))
-    return a.length === b.length && a.every((item, i) => isSame(item, b[i]));
-  return Object.is(a, b);
 }

@@ -4,7 +4,6 @@
  */
 import { callSite } from '../../core/call-site.js';
 import { ArgumentError, CompileError, ShardwiseError } from '../../core/errors.js';
-import { layers } from '../../core/hooks.js';
 import { opByName } from '../../core/op.js';
 import { checkFunction, optionsOf, shown } from '../../core/options.js';
 import { Tensor } from '../../core/tensor.js';
@@ -189,7 +188,7 @@ function compileTrace(
     backward:
       backward === null ? null : compiled('bwCompiler', bwCompiler, backward, examplesOf(backward)),
     backwardGraph: () => {
-      backwardGraph ??= runOpByOp(new GraphModule(backward as Graph, belowHistory), []);
+      backwardGraph ??= runOpByOp(new GraphModule(backward as Graph), []);
       return backwardGraph;
     },
     savedPrimals: saved.map((value) => {
@@ -202,16 +201,13 @@ function compileTrace(
     runCompiled(fns, constants.length === 0 ? inputs : [...inputs, ...constants]);
 }
 
-/** Where calls of a lowered graph enter: they are counted in versions, and not recorded. */
-const belowHistory: typeof layers.autograd = (...call) => layers.autograd(...call);
-
 function compiled(
   name: string,
   compiler: LoweredCompiler,
   graph: Graph,
   examples: readonly RunValue[],
 ): LoweredFunction {
-  const run = compiler(new GraphModule(graph, belowHistory), examples);
+  const run = compiler(new GraphModule(graph), examples);
   if (typeof run !== 'function')
     throw new CompileError(`aotAutograd: expected ${name} to return a function, got ${typeof run}`);
   if (compiler === runAsPlan) return run;

@@ -89,7 +89,8 @@ export function changedNodes(graph: Graph): Set<Node> {
   return new Set(graph.nodes.filter((node) => bases.has(base(node))));
 }
 
-function equalCalls(a: Node, b: Node): boolean {
+/** Whether calls have equal ops, operands and parameters. @internal */
+export function equalCalls(a: Node, b: Node): boolean {
   return (
     a.op === b.op &&
     a.mode === b.mode &&

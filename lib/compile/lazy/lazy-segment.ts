@@ -36,7 +36,7 @@ interface OuterMemory {
 export class LazySegment {
   /** Whether a flush has something to run: see lazily.ts. */
   isPending = false;
-  /** Why an earlier flush failed, which nobody has been told. */
+  /** Why an earlier flush failed, until it is thrown. */
   failure: Error | null = null;
   private readonly program: LazyProgram;
   private readonly backend: Backend;

@@ -13,6 +13,7 @@ import { isRandom } from '../graph/traits.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import { standIn } from '../partition/memory.js';
 import { type NodeValue, ValueMap } from '../partition/value-map.js';
+import { inlineCalls } from './inline.js';
 
 /** Which calls to replace: those of some ops, or those that a function chooses. */
 export type Decomposed = ReadonlySet<AnyOp> | ((node: Node) => boolean);
@@ -46,7 +47,7 @@ export function decompose(graph: Graph, which: Decomposed = allButComputeBound):
     if (traced === null) graph.nodes.push(node);
     else {
       count++;
-      const outputs = inline(graph, node, traced);
+      const outputs = inlineCalls(graph, traced.graph, traced.operands, node);
       for (const [output, value] of outputs.entries()) replacements.set({ node, output }, value);
     }
   }
@@ -117,25 +118,4 @@ function fitted(result: Tensor, meta: ValueMeta, taken: ReadonlySet<unknown>): T
   const own = taken.has(result.storage) ? clone(result) : result;
   if (sameShape(own.strides, meta.strides)) return own;
   return sameShape(meta.strides, contiguousStrides(meta.shape)) ? copyRowMajor(own) : null;
-}
-
-/** Adds the nodes of a decomposition at the end of the graph. */
-function inline(graph: Graph, node: Node, { graph: parts, operands }: Traced): Value[] {
-  const copies = new Map<Node, Node>();
-  const mapped = (value: Value): Value => {
-    if ('number' in value) return value;
-    const copy = copies.get(value.node);
-    return copy === undefined
-      ? (operands.get(value.node) as NodeValue)
-      : { node: copy, output: value.output };
-  };
-  const { origin, tags, mode } = node;
-  for (const part of parts.nodes) {
-    if (operands.has(part)) continue;
-    const into = part.into === null ? null : mapped(part.into);
-    const inputs = part.inputs.map(mapped);
-    const name = part.op?.name ?? part.kind;
-    copies.set(part, graph.add({ ...part, name, inputs, into, origin, tags, mode }));
-  }
-  return parts.outputs.map(mapped);
 }

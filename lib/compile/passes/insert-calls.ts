@@ -9,6 +9,7 @@ import type { Node, Value, ValueMeta } from '../graph/node.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import { standIn } from '../partition/memory.js';
 import type { NodeValue } from '../partition/value-map.js';
+import { inlineCalls } from './inline.js';
 
 /**
  * Runs `fn` on tensors without memory in place of values, and adds the calls of local ops that it
@@ -42,41 +43,6 @@ export function insertCalls(
     recorder.restore();
     setAutocast(autocast);
   }
-  return inlined(
-    graph,
-    before,
-    recorder.graph,
-    new Map(placeholders.map((p, i) => [p, values[i] as NodeValue])),
-    like,
-  );
-}
-
-function inlined(
-  graph: Graph,
-  before: Node,
-  calls: Graph,
-  operands: ReadonlyMap<Node, NodeValue>,
-  { origin, tags }: Node,
-): Value[] {
-  const copies = new Map<Node, Node>();
-  const mapped = (value: Value): Value => {
-    if ('number' in value) return value;
-    const copy = copies.get(value.node);
-    return copy === undefined
-      ? (operands.get(value.node) as NodeValue)
-      : { node: copy, output: value.output };
-  };
-  for (const call of calls.nodes) {
-    if (operands.has(call)) continue;
-    const fields = {
-      ...call,
-      name: call.op?.name ?? call.kind,
-      inputs: call.inputs.map(mapped),
-      into: call.into === null ? null : mapped(call.into),
-      origin,
-      tags,
-    };
-    copies.set(call, graph.add(fields, before));
-  }
-  return calls.outputs.map(mapped);
+  const operands = new Map(placeholders.map((p, i) => [p, values[i] as NodeValue]));
+  return inlineCalls(graph, recorder.graph, operands, like, before);
 }

@@ -5,7 +5,7 @@
 import { noGrad } from '../../autograd/grad-mode.js';
 import { runDeferred } from '../../core/deferred.js';
 import type { Device } from '../../core/device.js';
-import type { Layer } from '../../core/dispatch.js';
+import { belowEntry, type Layer } from '../../core/dispatch.js';
 import type { DType } from '../../core/dtype.js';
 import { layers } from '../../core/hooks.js';
 import type { DrawParams } from '../../core/random.js';
@@ -86,7 +86,7 @@ const words = new Float64Array(writer.addon.words);
 const NOTHING_HAS_RUN = -1;
 
 /** Where calls enter that run one by one: they are counted in versions, and not recorded. */
-const entry: Layer = (...call) => layers.autograd(...call);
+const entry: Layer = belowEntry;
 
 /** Runs calls and effects one by one. */
 export function runOneByOne(steps: readonly Step[], values: RunValue[]): void {

@@ -7,7 +7,6 @@
  */
 import { noGrad } from '../../autograd/grad-mode.js';
 import { CompileError } from '../../core/errors.js';
-import { layers } from '../../core/hooks.js';
 import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
 import { scope } from '../../core/scope.js';
 import { heldOf, type Sharding } from '../../core/sharding.js';
@@ -43,9 +42,6 @@ type Source =
   | { readonly tensor: Tensor }
   | { readonly result: number; readonly sharding: Sharding | null };
 
-/** Where calls of the graph enter: changes count in versions, and no gradient is recorded. */
-const belowHistory: typeof layers.autograd = (...call) => layers.autograd(...call);
-
 /**
  * A captured train step. Its graph has ops on local tensors, collectives with their waits, and
  * effects; parameters, buffers and optimizer state are inputs that the graph writes into. Edit the
@@ -71,7 +67,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
     template: unknown;
     sources: readonly Source[];
   }) {
-    this.module = new GraphModule(parts.graph, belowHistory);
+    this.module = new GraphModule(parts.graph);
     this.inputs = parts.inputs;
     this.gradients = parts.gradients;
     this.guards = parts.guards;
