@@ -17,24 +17,9 @@ import {
   zeros,
 } from '../../lib/index.js';
 import { CompileCounter } from '../../lib/testing/index.js';
+import { warningsOf } from './warnings.js';
 
 const list = (t: Tensor): unknown => t.tolist();
-
-/** Warnings of the library while `fn` runs. */
-async function warningsOf(fn: () => void): Promise<string[]> {
-  const found: string[] = [];
-  const listen = (warning: Error): void => {
-    if (warning.name === 'CompileWarning') found.push(warning.message);
-  };
-  process.on('warning', listen);
-  try {
-    fn();
-    await new Promise((resolve) => setImmediate(resolve));
-  } finally {
-    process.off('warning', listen);
-  }
-  return found;
-}
 
 class Scale extends nn.Module {
   factor = 0;

@@ -12,6 +12,7 @@ import {
   zeros,
 } from '../../lib/index.js';
 import * as spmd from '../../lib/spmd/index.js';
+import { warningsOf } from '../compile/warnings.js';
 import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
 
 const modelOf = (): nn.Sequential =>
@@ -26,22 +27,6 @@ const trainStep = (model: nn.Sequential, optimizer: optim.Adam, batch: Tensor): 
   optimizer.zeroGrad();
   return loss;
 };
-
-/** Runs `fn` and returns the warnings of its kind. */
-async function warningsOf(fn: () => void): Promise<string[]> {
-  const found: string[] = [];
-  const listen = (warning: Error): void => {
-    if (warning.name === 'CompileWarning') found.push(warning.message);
-  };
-  process.on('warning', listen);
-  try {
-    fn();
-    await new Promise((resolve) => setImmediate(resolve));
-  } finally {
-    process.off('warning', listen);
-  }
-  return found;
-}
 
 const copyOf = (model: nn.Sequential): nn.Sequential => {
   const copy = modelOf();
