@@ -42,9 +42,7 @@ export class Dependencies {
   }
 
   /** The position of a node. */
-  positionOf(node: Node): number {
-    return this.positions.get(node) ?? -1;
-  }
+  readonly positionOf = (node: Node): number => this.positions.get(node) ?? -1;
 
   /** The memory that a value is in: the same object for all values that may share it. */
   memoryOf(value: NodeValue): object {

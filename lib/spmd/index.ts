@@ -8,7 +8,7 @@ export { scheduleCommWait } from './comm-wait.js';
 export { compile, type SpmdOptions, type SpmdStep, type StepFlags } from './compile.js';
 export { dumpGraphsToFiles, graphToDot } from './dump.js';
 export { findAllDescendants, findNode } from './graph-utils.js';
-export { IterGraph, type Movement } from './iter-graph.js';
+export { IterGraph } from './iter-graph.js';
 export { IterGraphModule, type IterGraphModuleOptions } from './iter-graph-module.js';
 export { mergeEqualCollectives } from './merge-collectives.js';
 export { iterMoveGradsAndOptimizers } from './move.js';

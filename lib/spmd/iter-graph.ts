@@ -5,14 +5,6 @@ import type { Node, Value } from '../compile/graph/node.js';
 import { isRandom } from '../compile/graph/traits.js';
 import { CompileError } from '../core/errors.js';
 
-/** Nodes that run in the next iteration, before the target. */
-export interface Movement {
-  /** The moved nodes. */
-  readonly nodes: ReadonlySet<Node>;
-  /** The node of the next iteration that they come before. */
-  readonly target: Node;
-}
-
 /**
  * A graph whose nodes can be moved to the next iteration. Passes edit the graph of one iteration;
  * those of the first, the last and all other iterations follow from it when it is compiled.
@@ -20,8 +12,8 @@ export interface Movement {
  * @see PyTorch `torch.distributed._spmd.iter_graph_module.IterGraph`
  */
 export class IterGraph extends Graph {
-  /** What runs in the next iteration, in the order in which it was moved. */
-  readonly movements: Movement[] = [];
+  /** What runs in the next iteration, and the node of it that each moved node comes before. */
+  readonly moved = new Map<Node, Node>();
   private isFrozen = false;
 
   /** A copy of a graph. */
@@ -63,21 +55,25 @@ export class IterGraph extends Graph {
   }
 
   /**
-   * Makes nodes run in the next iteration, before a node of it. What they read from other nodes is
-   * kept until then.
+   * Makes nodes run in the next iteration, before a node of it: one for all of them, or the one that
+   * a function returns for each. Those before one node keep their order. What they read from other
+   * nodes is kept until then.
    *
    * @throws CompileError if a node outside of them uses their values, if one is random or has been
    * moved, and after {@link freezeCrossIterMovement}
    */
-  moveToNextIterBefore(nodes: readonly Node[], target: Node): void {
-    const moved = new Set(nodes);
+  moveToNextIterBefore(nodes: readonly Node[], target: Node | ((node: Node) => Node)): void {
+    const targets = new Map(
+      nodes.map((node) => [node, typeof target === 'function' ? target(node) : target]),
+    );
     if (this.isFrozen) throw refused('the graph is frozen: move nodes before finalizeSetup()');
-    if (moved.size === 0) throw refused('expected at least one node to move');
-    if (moved.has(target)) throw refused(`the target %${target.name} is one of the moved nodes`);
-    for (const node of [...nodes, target])
+    if (targets.size === 0) throw refused('expected at least one node to move');
+    for (const each of new Set(targets.values()))
+      if (targets.has(each)) throw refused(`the target %${each.name} is one of the moved nodes`);
+    for (const node of [...targets.keys(), ...targets.values()])
       if (!this.nodes.includes(node)) throw refused(`%${node.name} is not in the graph`);
-    for (const node of moved) this.checkMovable(node, moved);
-    this.movements.push({ nodes: moved, target });
+    for (const node of targets.keys()) this.checkMovable(node, targets);
+    for (const [node, each] of targets) this.moved.set(node, each);
   }
 
   /** Ends moves between iterations. */
@@ -85,8 +81,8 @@ export class IterGraph extends Graph {
     this.isFrozen = true;
   }
 
-  private checkMovable(node: Node, moved: ReadonlySet<Node>): void {
-    if (this.movements.some(({ nodes, target }) => nodes.has(node) || target === node))
+  private checkMovable(node: Node, moved: ReadonlyMap<Node, Node>): void {
+    if (this.moved.has(node) || [...this.moved.values()].includes(node))
       throw refused(`%${node.name} has been moved, or is the target of a move`);
     if (node.kind === 'placeholder' || node.kind === 'constant' || isRandom(node))
       throw refused(`%${node.name} is an input, a constant or random`);

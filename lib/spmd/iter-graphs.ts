@@ -10,7 +10,7 @@ import { type NodeValue, ValueMap } from '../compile/partition/value-map.js';
 import { insertCalls } from '../compile/passes/insert-calls.js';
 import type { Tensor } from '../core/tensor.js';
 import { clone } from '../ops/copy.js';
-import type { IterGraph, Movement } from './iter-graph.js';
+import type { IterGraph } from './iter-graph.js';
 
 /** The graphs of an IterGraph. The last two take the kept values as further inputs. */
 export interface IterGraphs {
@@ -29,31 +29,24 @@ export interface IterGraphs {
  * parameters. Others are copied, if moved nodes read them.
  */
 export function iterGraphs(graph: IterGraph, lasting: ReadonlySet<Node>): IterGraphs {
-  const movements = [...graph.movements].sort(
-    (a, b) => graph.nodes.indexOf(a.target) - graph.nodes.indexOf(b.target),
-  );
-  const kept = movements.map((movement) => keptValues(graph, movement, lasting));
+  const kept = keptValues(graph, lasting);
   const part = (hasEarlier: boolean, keeps: boolean): Graph =>
-    new Assembly(graph, movements, kept).graphOf(hasEarlier, keeps);
+    new Assembly(graph, kept).graphOf(hasEarlier, keeps);
   return {
     setup: part(false, true),
     main: part(true, true),
     cleanup: part(true, false),
-    kept: kept.reduce((sum, values) => sum + values.length, 0),
+    kept: kept.length,
   };
 }
 
 /** What moved nodes read from others. */
-function keptValues(
-  graph: IterGraph,
-  { nodes }: Movement,
-  lasting: ReadonlySet<Node>,
-): NodeValue[] {
+function keptValues({ nodes, moved }: IterGraph, lasting: ReadonlySet<Node>): NodeValue[] {
   const found = new ValueMap<true>();
-  for (const node of graph.nodes) {
-    if (!nodes.has(node)) continue;
+  for (const node of nodes) {
+    if (!moved.has(node)) continue;
     for (const value of node.reads) {
-      if ('number' in value || nodes.has(value.node) || value.node.kind === 'constant') continue;
+      if ('number' in value || moved.has(value.node) || value.node.kind === 'constant') continue;
       if (value.node.kind !== 'placeholder' || !lasting.has(value.node)) found.set(value, true);
     }
   }
@@ -62,18 +55,15 @@ function keptValues(
 
 class Assembly {
   private readonly from: IterGraph;
-  private readonly movements: readonly Movement[];
-  private readonly kept: readonly (readonly NodeValue[])[];
+  private readonly kept: readonly NodeValue[];
   private readonly graph = new Graph();
   private readonly copies = new Map<Node, Node>();
+  /** The copies of moved nodes of the iteration before, and the inputs with what they read. */
+  private readonly earlier = new Map<Node, Node>();
+  private readonly keptAt = new ValueMap<Value>();
 
-  constructor(
-    from: IterGraph,
-    movements: readonly Movement[],
-    kept: readonly (readonly NodeValue[])[],
-  ) {
+  constructor(from: IterGraph, kept: readonly NodeValue[]) {
     this.from = from;
-    this.movements = movements;
     this.kept = kept;
     this.graph.title = from.title;
   }
@@ -86,20 +76,15 @@ class Assembly {
       graph.reserveName(node.name);
       if (isInput(node)) appendCopy(graph, node, copies);
     }
-    const inputs = hasEarlier
-      ? this.kept.map((values) => values.map((v) => this.keptInput(v)))
-      : [];
+    if (hasEarlier) for (const value of this.kept) this.keptAt.set(value, this.keptInput(value));
+    const arriving = hasEarlier ? byTarget(from) : new Map<Node, Node[]>();
     for (const node of from.nodes) {
       if (isInput(node)) continue;
-      this.movements.forEach(({ nodes, target }, i) => {
-        if (target === node && hasEarlier)
-          this.addMoved(nodes, this.kept[i] ?? [], inputs[i] ?? []);
-      });
-      const isMoved = this.movements.some(({ nodes }) => nodes.has(node));
-      if (!isMoved || !keeps) appendCopy(graph, node, copies);
+      for (const moved of arriving.get(node) ?? []) this.addMoved(moved);
+      if (!from.moved.has(node) || !keeps) appendCopy(graph, node, copies);
     }
     graph.outputs = from.outputs.map((value) => copyOfValue(value, copies));
-    if (keeps) for (const value of this.kept.flat()) graph.outputs.push(this.keptOutput(value));
+    if (keeps) for (const value of this.kept) graph.outputs.push(this.keptOutput(value));
     return graph;
   }
 
@@ -118,36 +103,34 @@ class Assembly {
     return copy;
   }
 
-  /** Copies of moved nodes on kept values. Their numbers are new, since the originals may follow. */
-  private addMoved(
-    nodes: ReadonlySet<Node>,
-    values: readonly NodeValue[],
-    inputs: readonly Value[],
-  ): void {
-    const keptAt = new ValueMap<Value>();
-    values.forEach((value, i) => {
-      keptAt.set(value, inputs[i] as Value);
-    });
-    const moved = new Map<Node, Node>();
+  /** A copy of a moved node on kept values. Its number is new, since the original may follow. */
+  private addMoved(node: Node): void {
     const mapped = (value: Value): Value => {
       if ('number' in value) return value;
-      const copy = moved.get(value.node);
+      const copy = this.earlier.get(value.node);
       if (copy !== undefined) return { node: copy, output: value.output };
-      return keptAt.get(value) ?? copyOfValue(value, this.copies);
+      return this.keptAt.get(value) ?? copyOfValue(value, this.copies);
     };
-    for (const node of this.from.nodes) {
-      if (!nodes.has(node)) continue;
-      const { draw } = node;
-      const fields = {
-        ...node,
-        name: `${node.name}_earlier`,
-        inputs: node.inputs.map(mapped),
-        into: node.into === null ? null : mapped(node.into),
-        draw: draw === null ? null : (moved.get(draw) ?? draw),
-      };
-      moved.set(node, this.graph.add(fields));
-    }
+    const { draw } = node;
+    const fields = {
+      ...node,
+      name: `${node.name}_earlier`,
+      inputs: node.inputs.map(mapped),
+      into: node.into === null ? null : mapped(node.into),
+      draw: draw === null ? null : (this.earlier.get(draw) ?? draw),
+    };
+    this.earlier.set(node, this.graph.add(fields));
   }
+}
+
+/** The moved nodes before each target, in the order of the graph. */
+function byTarget({ nodes, moved }: IterGraph): Map<Node, Node[]> {
+  const found = new Map<Node, Node[]>();
+  for (const node of nodes) {
+    const target = moved.get(node);
+    if (target !== undefined) found.set(target, [...(found.get(target) ?? []), node]);
+  }
+  return found;
 }
 
 /** The placeholders whose memory the graph writes. */

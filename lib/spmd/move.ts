@@ -1,8 +1,9 @@
 /** Moves the communication of some gradients, and their part of the optimizer's step. */
+import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
 import { ArgumentError } from '../core/errors.js';
-import { type CommBlock, getCommBlock, isCollective } from './comm-block.js';
-import { scheduleCommWait } from './comm-wait.js';
+import { type CommBlock, getAllCommBlocks, getCommBlock, isCollective } from './comm-block.js';
+import { scheduleCommWait, waitLate } from './comm-wait.js';
 import { Dependencies } from './dependencies.js';
 import { findAllDescendants } from './graph-utils.js';
 import type { IterGraphModule } from './iter-graph-module.js';
@@ -15,11 +16,14 @@ const NAME = 'iterMoveGradsAndOptimizers';
 
 /**
  * Moves a collective of gradients, and the part of the optimizer's step that uses them, to the next
- * iteration, before a node of it: the ranks communicate while the next forward pass begins.
+ * iteration. The collective starts first of all there, so that the ranks communicate beside the
+ * forward pass. The wait and the part of the optimizer's step come as late as they may: before the
+ * first node that reads a parameter which they write. The rest of the step is divided, too: what has
+ * its gradients runs while the last collective of the iteration is under way.
  *
  * @param targetCommNode - the name of the collective, such as `'allReduceFused_1'`
- * @param targetDestNode - the name of the node that the parts come before, such as `'relu'`. It must
- * come before all nodes that use the parameters which the moved step writes
+ * @param targetDestNode - the name of a node, such as `'relu'`, before which the wait does not come.
+ * It must come before all nodes that read the parameters which the moved step writes
  * @throws ArgumentError for names that are not in the graph, and for a collective that no optimizer
  * uses; CompileError for a parameter that would be read before it is written
  * @see PyTorch `torch.distributed._spmd.graph_optimization.iter_move_grads_and_optimizers`
@@ -42,8 +46,35 @@ export const iterMoveGradsAndOptimizers: (
   const optimizer = optimizerOf(module, getCommBlock(graph, comm));
   const { addNode } = optimizer.step;
   const moved = findAllDescendants(module, addNode === null ? [comm] : [comm, addNode]);
-  graph.moveToNextIterBefore(moved, target);
+  graph.moveToNextIterBefore(moved, placesIn(graph, moved, comm, target));
 });
+
+/**
+ * Where moved nodes run: the collective first of all, any other before the first node that has to
+ * come behind it, or where the program wants it if that is too late.
+ */
+function placesIn(
+  graph: Graph,
+  moved: readonly Node[],
+  comm: Node,
+  earliest: Node,
+): (node: Node) => Node {
+  const dependencies = new Dependencies(graph);
+  const { positionOf } = dependencies;
+  const staying = graph.nodes.filter((node) => !moved.includes(node) && !isInput(node));
+  const places = new Map<Node, Node>();
+  for (const node of [...moved].reverse()) {
+    const readers = dependencies.readers(node).flatMap((reader) => places.get(reader) ?? []);
+    const other = staying.find((each) => dependencies.conflict(node, each) !== null);
+    const limits = [...readers, other ?? (staying.at(-1) as Node)];
+    const first = limits.reduce((a, b) => (positionOf(b) < positionOf(a) ? b : a));
+    places.set(node, positionOf(first) < positionOf(earliest) ? earliest : first);
+  }
+  places.set(comm, staying[0] as Node);
+  return (node) => places.get(node) as Node;
+}
+
+const isInput = ({ kind }: Node): boolean => kind === 'placeholder' || kind === 'constant';
 
 function named(
   nodes: readonly Node[],
@@ -61,24 +92,45 @@ function named(
   );
 }
 
-/** The part of an optimizer's step that uses the results of the block, split off where it is not alone. */
-function optimizerOf(
-  module: IterGraphModule,
-  { nodeList, commNode }: CommBlock,
-): FusedOptimizerBlock {
-  const dependencies = new Dependencies(module.graph);
+/** Whether a value is a result of a block. */
+function isResultOf(
+  dependencies: Dependencies,
+  { nodeList }: CommBlock,
+): (value: Value) => boolean {
   const results = new Set(nodeList.map((node) => dependencies.memoryOf({ node, output: 0 })));
-  const isOfBlock = (value: Value): boolean =>
-    'node' in value && results.has(dependencies.memoryOf(value));
+  return (value) => 'node' in value && results.has(dependencies.memoryOf(value));
+}
+
+/** The part of an optimizer's step that uses the results of a block, split off from the rest. */
+function optimizerOf(module: IterGraphModule, comm: CommBlock): FusedOptimizerBlock {
+  const isOfBlock = isResultOf(new Dependencies(module.graph), comm);
   for (const block of getAllFusedOptimizerBlocks(module)) {
     const grads = block.optim.lists.get('grads') as readonly Value[];
     const own = grads.filter(isOfBlock);
     if (own.length === 0) continue;
-    return own.length === grads.length ? block : splitFusedOptimizer(module, block, own)[0];
+    if (own.length === grads.length) return block;
+    const [part, rest] = splitFusedOptimizer(module, block, own);
+    divideByLastCollective(module, rest);
+    return part;
   }
   throw new ArgumentError(
-    `${NAME}: no optimizer step uses what %${commNode.name} computes. It must be the collective of ` +
-      'gradients.',
-    { op: NAME, node: commNode.name },
+    `${NAME}: no optimizer step uses what %${comm.commNode.name} computes. It must be the ` +
+      'collective of gradients.',
+    { op: NAME, node: comm.commNode.name },
   );
+}
+
+/** Divides an optimizer's step, so that one part does not wait for the last of its collectives. */
+function divideByLastCollective(module: IterGraphModule, optimizer: FusedOptimizerBlock): void {
+  const { graph } = module;
+  const dependencies = new Dependencies(graph);
+  const grads = optimizer.optim.lists.get('grads') as readonly Value[];
+  for (const block of getAllCommBlocks(graph).reverse()) {
+    const isLast = isResultOf(dependencies, block);
+    const early = grads.filter((value) => !isLast(value));
+    if (early.length === grads.length) continue;
+    if (early.length > 0) splitFusedOptimizer(module, optimizer, early);
+    waitLate(graph, [block]);
+    return;
+  }
 }

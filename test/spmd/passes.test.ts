@@ -4,6 +4,7 @@ import { functional } from '../../lib/distributed.js';
 import { CompileError, float64, full, ones, type Tensor, zeros } from '../../lib/index.js';
 import * as spmd from '../../lib/spmd/index.js';
 import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
+import { takeFakeStep } from './support/fake-step.js';
 
 const names = (graph: Graph): string[] => graph.callNodes.map(({ name }) => name);
 const named = (graph: Graph, name: string): Node => {
@@ -127,6 +128,27 @@ describe('moves to the next iteration', () => {
     }
   });
 
+  it('put each node before the one that a function returns, in an order that can run', () => {
+    const step = stepOf();
+    const gm = moduleOf(step);
+    const { graph } = gm;
+    const [mul, add] = [named(graph, 'mul_1'), named(graph, 'add_1')];
+    const [first, last] = [named(graph, 'mul'), named(graph, 'sum')];
+    graph.moveToNextIterBefore([mul, add], (node) => (node === mul ? first : last));
+    gm.recompile();
+    const order = ['mul_1_earlier', 'mul', 'add', 'add_1_earlier', 'copy', 'sum'];
+    assert.deepEqual(names(gm.main), order);
+    const wrong = moduleOf(step);
+    const at = (name: string): Node => named(wrong.graph, name);
+    wrong.graph.moveToNextIterBefore([at('mul_1'), at('add_1')], (node) =>
+      node.name === 'mul_1' ? at('sum') : at('mul'),
+    );
+    assert.throws(
+      () => wrong.recompile(),
+      /%add_1 was moved before %mul, and %mul_1, whose value it uses, before %sum, which is later/,
+    );
+  });
+
   it('are refused for nodes that others use, for results, and when the graph is frozen', () => {
     const gm = moduleOf(stepOf());
     const { graph } = gm;
@@ -171,5 +193,31 @@ describe('moves to the next iteration', () => {
       written.graph.add({ kind: 'effect', name: 'end', effect: 'setGrad', inputs: [] }),
     );
     assert.throws(() => written.recompile(), /whose argument is another tensor/);
+  });
+});
+
+describe('iterMoveGradsAndOptimizers', () => {
+  it('starts the collective first, waits before the first read, and divides the rest of the step', async () => {
+    const step = { worldSize: 2, layers: 4, dim: 512, batchSize: 4 };
+    await takeFakeStep(step, (module) => {
+      const gm = new spmd.IterGraphModule(module);
+      spmd.commFusionWithConcat(gm, 1);
+      spmd.scheduleCommWait(gm);
+      spmd.removeCopyFromOptimizer(gm);
+      spmd.iterMoveGradsAndOptimizers(gm, 'allReduceFused_1', 'relu');
+      gm.finalizeSetup();
+      const main = names(gm.main);
+      const at = (pattern: RegExp): number => main.findIndex((name) => pattern.test(name));
+      assert.equal(main[0], 'allReduceFused_1_earlier');
+      // The bucket has the gradients of the third layer, which the third product reads.
+      const moved = at(/adamStep.*_earlier/);
+      assert.ok(at(/waitTensor.*_earlier/) < moved);
+      assert.equal(main[moved + 1], 'matmul_2');
+      const steps = main.flatMap((name, i) => (/^adamStep(?!.*_earlier)/.test(name) ? [i] : []));
+      const wait = main.findLastIndex((name) => /^waitTensor/.test(name));
+      assert.equal(steps.length, 2);
+      assert.ok(steps[0]! < wait && wait < steps[1]!, main.join(' '));
+      return gm;
+    });
   });
 });
