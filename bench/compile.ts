@@ -1,8 +1,12 @@
 /**
  * Host time of compiled graphs below autograd: capture, encoding, and replay beside eager mode and
- * the graph run op by op, in turns. usage: compile.ts [cpu|cuda] [--write]
+ * the graph run op by op, in turns. With `--write` also the guards (guards.ts), and the same in
+ * PyTorch where it is installed. usage: compile.ts [cpu|cuda] [--write]
  */
 import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
 import { recording } from '../lib/compile/capture/levels.js';
 import { Recorder } from '../lib/compile/capture/recorder.js';
 import type { Graph } from '../lib/compile/graph/graph.js';
@@ -10,7 +14,7 @@ import { GraphModule } from '../lib/compile/graph/graph-module.js';
 import { GuardCollector } from '../lib/compile/guards/guard-collector.js';
 import { buildPlan } from '../lib/compile/schedule/plan.js';
 import { compile, cuda, nn, noGrad, ones, scope, type Tensor } from '../lib/index.js';
-import { commit, keep, median, today, torchVersion } from './figures.js';
+import { commit, keep, median, printedBy, printedByPeer, today, torchVersion } from './figures.js';
 import { device, print, type Row } from './measure.js';
 
 /** Calls after which the engine has compiled the code. */
@@ -79,7 +83,16 @@ const model = new nn.Sequential(...layers);
 compare('24 linear layers 8x8', (t) => model(t) as Tensor, ones([4, 8], { device }), 200);
 compare('one add of 8 elements', (t) => t.add(1), x, 5000);
 
+function add(more: readonly Row[]): void {
+  more.forEach(print);
+  rows.push(...more);
+}
+
 if (process.argv.includes('--write')) {
+  const here = fileURLToPath(import.meta.url);
+  const guards = path.join(path.dirname(here), `guards${path.extname(here)}`);
+  add(printedBy(process.execPath, [...process.execArgv, guards]));
+  add(printedByPeer('peer_compile.py', [device]));
   const processors = `${os.availableParallelism()}-cores`;
   const name = device === 'cpu' ? processors : cuda.getDeviceProperties().name;
   keep(name, 'compile', {

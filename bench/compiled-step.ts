@@ -18,7 +18,7 @@ import {
   scope,
   type Tensor,
 } from '../lib/index.js';
-import { commit, keep, median, today } from './figures.js';
+import { commit, keep, median, printedByPeer, today, torchVersion } from './figures.js';
 import { Gpt, SIZES } from './gpt.js';
 import { device } from './measure.js';
 import { runProgram } from './program.js';
@@ -114,6 +114,11 @@ runProgram(() => {
     console.log(JSON.stringify(row));
     return row;
   });
+  // On a GPU the peer of this model is bench/train-step.ts's.
+  const peers = onGpu
+    ? []
+    : printedByPeer<object>('peer_compile.py', [device, 'step', String(batch)]);
+  for (const peer of peers) console.log(JSON.stringify(peer));
   if (!process.argv.includes('--write')) return;
   const cores = `${os.availableParallelism()}-cores`;
   const machine = onGpu ? cuda.getDeviceProperties().name : cores;
@@ -121,7 +126,8 @@ runProgram(() => {
     machine: `${os.cpus()[0]?.model ?? 'unknown'}, ${cores}, Node ${process.version}`,
     date: today(),
     commit: commit(),
+    torch: torchVersion() || 'none on this machine',
     batch,
-    rows,
+    rows: [...rows, ...peers],
   });
 });

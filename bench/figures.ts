@@ -2,6 +2,9 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const folder = path.dirname(fileURLToPath(import.meta.url));
 
 /** The median; for an even number of values the mean of the two in the middle. */
 export function median(values: readonly number[]): number {
@@ -36,6 +39,24 @@ export function torchVersion(): string {
     { encoding: 'utf8' },
   );
   return stdout?.trim() ?? '';
+}
+
+/** The JSON objects that a program prints, one a line; none, with a message, if it fails. */
+export function printedBy<T>(command: string, args: readonly string[]): T[] {
+  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
+  if (status !== 0) {
+    const reason = error?.message ?? stderr.trim().split('\n').pop() ?? status;
+    console.error(`${[command, ...args].join(' ')} failed: ${reason}`);
+    return [];
+  }
+  const lines = stdout.split('\n').filter((line) => line.startsWith('{'));
+  return lines.map((line) => JSON.parse(line) as T);
+}
+
+/** What a Python program of this folder prints; none without a PyTorch. */
+export function printedByPeer<T>(file: string, args: readonly string[]): T[] {
+  const interpreter = python();
+  return interpreter === null ? [] : printedBy(interpreter, [path.join(folder, file), ...args]);
 }
 
 /** The date as 2026-11-21. */

@@ -4,13 +4,12 @@
  *
  *   npm run bench -- [cpu|cuda] [--rounds N] [--write]
  */
-import { spawnSync } from 'node:child_process';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Argument, Command } from 'commander';
 import { cuda } from '../lib/index.js';
-import { commit, keep, median, python, today, torchVersion } from './figures.js';
+import { commit, keep, median, printedBy, python, today, torchVersion } from './figures.js';
 import type { Row } from './measure.js';
 import { runProgram } from './program.js';
 
@@ -62,17 +61,9 @@ function programs(device: string): Program[] {
  * Runs a program. A missing peer leaves its columns out with a message; our own program must run.
  */
 function rowsOf({ by, command, args }: Program): Row[] {
-  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
-  if (status !== 0 || !stdout) {
-    const reason =
-      `${by}: ${[command, ...args].join(' ')} failed: ` +
-      `${error?.message ?? stderr.trim().split('\n').pop() ?? status}`;
-    if (by === 'ours') throw new Error(reason);
-    console.error(reason);
-    return [];
-  }
-  const lines = stdout.split('\n').filter((line) => line.startsWith('{"name"'));
-  return lines.map((line) => JSON.parse(line) as Row);
+  const rows = printedBy<Row>(command, args);
+  if (rows.length === 0 && by === 'ours') throw new Error(`${args.join(' ')} prints no rows`);
+  return rows;
 }
 
 const keyOf = (row: Row): string => `${row.name} | ${row.burst ?? 1}`;
