@@ -92,4 +92,6 @@ export interface CollectiveGroup {
    * the device. `name` is the function that the program called, `where` its call site.
    */
   run(name: string, call: CollectiveCall, where?: string): void;
+  /** The stream that runs its collectives on tensors of a device. */
+  streamFor?(device: Device): number;
 }

@@ -40,13 +40,10 @@ export { removeCopyFromOptimizer } from './remove-copy.js';
 export { splitFusedOptimizer } from './split-optimizer.js';
 export { StepModule } from './step-module.js';
 export type { LinkRates, Rates, RatesName } from './timeline/rates.js';
+export { type RecordTimelineOptions, recordTimeline } from './timeline/record.js';
+export { type TimelineOptions, timeline } from './timeline/simulate.js';
 export type { Lane } from './timeline/tasks.js';
-export {
-  Timeline,
-  type TimelineEntry,
-  type TimelineOptions,
-  timeline,
-} from './timeline/timeline.js';
+export { Timeline, type TimelineEntry } from './timeline/timeline.js';
 export {
   GraphModuleTransformation,
   type GraphModuleTransformationOptions,

@@ -4,4 +4,5 @@ import '../runtime-distributed.js';
 export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';
 export { FakeStore } from './fake-store.js';
 export { FileCheck } from './file-check.js';
+export { type SlowConnection, slowCollectives } from './slow-collectives.js';
 export { type RanksOptions, type TestFunction, withRanks } from './with-ranks.js';

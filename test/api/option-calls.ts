@@ -40,7 +40,7 @@ const square = (t: Tensor) => t.mul(t).sum();
 export const values: Record<string, unknown> = {
   deviceType: 'cpu', dtype: 'bfloat16', enabled: true, cacheEnabled: true, initScale: 2, growthFactor: 2, backoffFactor: 0.5, growthInterval: 2, gradOutputs: [ones([])], gradTensors: [ones([])],
   retainGraph: true, createGraph: true, allowUnused: true, eps: 1e-6, atol: 1e-3, rtol: 1e-3, raiseException: false, backend: 'eager', fullgraph: false, signal: new AbortController().signal, dynamic: false, mode: 'default', recursive: true,
-  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, out: ones([2, 2]), roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], communicates: true, keepsNoTensors: true, gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, name: 'count', tensor: x(), input: 1, other: 2, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, assign: true, setToNone: false, prepend: true, alwaysCall: true, release: () => {}, allowOthers: true, parameters: [], fwCompiler: () => {}, bwCompiler: () => {}, partitionFn: () => {}, decompositions: [], distribute: new Map(), gmTransformation: () => {}, parallelMode: {}, memory: () => [], enableGraphOptimization: true, enableInductor: true, dumpGraphs: false, bucketSizeMb: 1, prerequisites: [], applyAfter: [], maxIters: 2, rates: 'cpu', worldSize: 8, title: 'step', layouts: ['dp'], memoryBytes: 1e9, shardParameter: () => null, groupOf: () => '', isCausal: false,
+  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, out: ones([2, 2]), roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], communicates: true, keepsNoTensors: true, gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, name: 'count', tensor: x(), input: 1, other: 2, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, assign: true, setToNone: false, prepend: true, alwaysCall: true, release: () => {}, allowOthers: true, parameters: [], fwCompiler: () => {}, bwCompiler: () => {}, partitionFn: () => {}, decompositions: [], distribute: new Map(), gmTransformation: () => {}, parallelMode: {}, memory: () => [], enableGraphOptimization: true, enableInductor: true, dumpGraphs: false, bucketSizeMb: 1, prerequisites: [], applyAfter: [], maxIters: 2, rates: 'cpu', worldSize: 8, title: 'step', waits: 'use', measured: [], layouts: ['dp'], memoryBytes: 1e9, shardParameter: () => null, groupOf: () => '', isCausal: false,
   averageAttnWeights: false, needWeights: true, attnMask: zeros([3, 3]), keyPaddingMask: zeros([1, 3]), memoryIsCausal: false, tgtIsCausal: false, srcIsCausal: false, mask: zeros([3, 3]),
   memoryMask: zeros([3, 3]), tgtMask: zeros([3, 3]), srcMask: zeros([3, 3]), memoryKeyPaddingMask: zeros([1, 3]), tgtKeyPaddingMask: zeros([1, 3]), srcKeyPaddingMask: zeros([1, 3]), inputs: [leaf()],
 }; // biome-ignore format: a table
@@ -157,6 +157,7 @@ export const calls: Calls = {
       { shape: [2], meshDimNames: ['dp'] },
       o,
     ),
+  'spmd.recordTimeline': (o) => spmd.recordTimeline(() => compile((t: Tensor) => t.add(1))(x()), o),
   'spmd.timeline': (o) => spmd.timeline(new Graph(), o),
   'new spmd.IterGraphModule': (o) => new spmd.IterGraphModule(new GraphModule(new Graph()), o),
   'compile.disable': (o) => compiler.disable((t: Tensor) => t.add(1), o),

@@ -163,7 +163,8 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
     list(
       'compile GraphModuleTransformation IterGraphModule graphOptimizationPass clearAppliedPasses commFusionWithConcat ' +
         'scheduleCommWait removeCopyFromOptimizer splitFusedOptimizer getAllFusedOptimizerBlocks iterMoveGradsAndOptimizers ' +
-        'findAllDescendants findNode getCommBlock getAllCommBlocks dumpGraphsToFiles timeline Timeline plan StepPlan',
+        'findAllDescendants findNode getCommBlock getAllCommBlocks dumpGraphsToFiles timeline recordTimeline Timeline plan ' +
+        'StepPlan',
     ),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],
@@ -173,7 +174,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   ],
   'shardwise/testing has its names': [
     testingEntry,
-    list('CompileCounter CompileCounterWithBackend FileCheck withRanks'),
+    list('CompileCounter CompileCounterWithBackend FileCheck slowCollectives withRanks'),
   ],
 };
 

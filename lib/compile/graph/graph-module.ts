@@ -4,6 +4,7 @@ import { withCallSite } from '../../core/call-context.js';
 import { belowEntry, type Layer } from '../../core/dispatch.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
+import { lateResultOf } from '../../core/late-results.js';
 import type { DrawParams } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import { copyAtSizes } from './copy.js';
@@ -11,8 +12,9 @@ import { effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
 import { lint } from './lint.js';
 import type { Node, NodeOrigin, Value, ValueMeta } from './node.js';
+import { stepWatch } from './step-watch.js';
 import { BySizes } from './symbols.js';
-import { communicates } from './traits.js';
+import { communicates, isWait } from './traits.js';
 
 /**
  * A node with the indices of its values. Plain numbers and constants have their values from the
@@ -30,6 +32,7 @@ export interface Step {
   readonly outputs: number;
   /** The node in words, for errors of ranks that call others; null if it does not communicate. */
   readonly place: string | null;
+  readonly isWait: boolean;
 }
 
 /** The origin of the node that runs while another capture records the run; null outside. */
@@ -112,6 +115,7 @@ export class GraphModule {
     const outer = gradMode();
     let mode = outer;
     const captures = layers.backend.capture !== null;
+    const watch = stepWatch.current;
     try {
       for (let i = 0; i < this.steps.length; i++) {
         const step = this.steps[i] as Step;
@@ -121,7 +125,8 @@ export class GraphModule {
           mode = wanted;
         }
         if (captures) replayed.origin = step.node.origin;
-        runStep(step, values, this.layer);
+        if (watch === null) runStep(step, values, this.layer);
+        else watch.around([step], values, () => runStep(step, values, this.layer));
       }
     } finally {
       replayed.origin = null;
@@ -150,6 +155,7 @@ export function runStep(step: Step, values: RunValue[], layer: Layer): void {
     else if (step.outputs > 0) values[step.at] = result as RunValue;
     return;
   }
+  if (step.isWait) lateResultOf(operands[0] as Tensor)?.wait();
   const params =
     step.draw < 0 ? node.params : { ...node.params, ...(values[step.draw] as DrawParams) };
   const into = step.into < 0 ? null : (values[step.into] as Tensor);
@@ -203,6 +209,7 @@ export function numberedSteps(graph: Graph): NumberedSteps {
         at,
         outputs: outputsOf(node),
         place: placeOf(graph, node),
+        isWait: isWait(node),
       });
   }
   const results = graph.outputs.map((value) => numbers.of(value));

@@ -9,6 +9,7 @@ import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import type { Step } from '../graph/graph-module.js';
 import { lint } from '../graph/lint.js';
+import { stepWatch } from '../graph/step-watch.js';
 import { type PlanValues, planValues } from './plan-values.js';
 import { runOneByOne, Segment } from './segment.js';
 import { SegmentBuilder } from './segment-builder.js';
@@ -96,10 +97,11 @@ export class CompiledPlan {
     const values = initial.slice();
     for (let i = 0; i < placeholders.length; i++)
       values[placeholders[i] as number] = inputs[i] as RunValue;
+    const watch = stepWatch.current;
     for (let i = 0; i < this.parts.length; i++) {
       const part = this.parts[i] as Part;
-      if (part instanceof Segment) part.run(values);
-      else runOneByOne([part], values);
+      if (watch === null) runPart(part, values);
+      else watch.around(stepsOf(part), values, () => runPart(part, values));
       const freed = this.freed[i] as readonly number[];
       for (let k = 0; k < freed.length; k++) free(values[freed[k] as number]);
     }
@@ -113,6 +115,14 @@ export class CompiledPlan {
 export function buildPlan(graph: Graph): CompiledPlan {
   return new CompiledPlan(graph);
 }
+
+function runPart(part: Part, values: RunValue[]): void {
+  if (part instanceof Segment) part.run(values);
+  else runOneByOne([part], values);
+}
+
+const stepsOf = (part: Part): readonly Step[] =>
+  part instanceof Segment ? part.parts.steps : [part];
 
 /** The parts, and for each step the part that it belongs to. */
 function divide(values: PlanValues): { parts: Part[]; partOf: number[] } {

@@ -8,6 +8,7 @@ import type { Device } from '../../core/device.js';
 import { belowEntry, type Layer } from '../../core/dispatch.js';
 import type { DType } from '../../core/dtype.js';
 import { layers } from '../../core/hooks.js';
+import { lateResultOf, lateResults } from '../../core/late-results.js';
 import type { DrawParams } from '../../core/random.js';
 import { currentScope } from '../../core/scope-stack.js';
 import { type Shape, sameShape } from '../../core/shape.js';
@@ -125,8 +126,10 @@ export class Segment {
   }
 
   run(values: RunValue[]): void {
-    const { prelude } = this.parts;
+    const { prelude, given } = this.parts;
     runDeferred();
+    if (lateResults.exist)
+      for (const { value } of given) lateResultOf(values[value] as Tensor)?.wait();
     for (let i = 0; i < prelude.length; i++) runStep(prelude[i] as Step, values, entry);
     if (!this.fits(values) || !this.runCommands(values)) runOneByOne(this.parts.steps, values);
   }

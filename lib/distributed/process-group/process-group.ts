@@ -148,9 +148,8 @@ export class ProcessGroup implements CollectiveGroup {
   onStream<T>(device: Device, fn: () => T): T {
     checkFunction('onStream', 'fn', fn);
     if (device.type !== 'cuda') return fn();
-    const engine = this.engineOf('onStream', device, '');
     const before = device.currentStream;
-    device.currentStream = engine.streamFor?.(device) ?? engine.lane;
+    device.currentStream = this.streamFor(device);
     let result: T;
     try {
       result = fn();
@@ -159,6 +158,12 @@ export class ProcessGroup implements CollectiveGroup {
     }
     checkSynchronous('onStream', result, 'it would leave the stream at its first await');
     return result;
+  }
+
+  /** @internal */
+  streamFor(device: Device): number {
+    const engine = this.engineOf('onStream', device, '');
+    return engine.streamFor?.(device) ?? engine.lane;
   }
 
   /** Fails a call that can never complete: on all ranks; here the error was just thrown. */

@@ -17,8 +17,9 @@ import { scheduleCommWait } from '../comm-wait.js';
 import { IterGraphModule } from '../iter-graph-module.js';
 import { StepModule } from '../step-module.js';
 import { type Rates, type RatesName, ratesOf } from '../timeline/rates.js';
+import { simulate } from '../timeline/simulate.js';
 import { type Task, tasksOf } from '../timeline/tasks.js';
-import { Timeline } from '../timeline/timeline.js';
+import type { Timeline } from '../timeline/timeline.js';
 import { fullySharded } from './fully-sharded.js';
 import {
   captureLayout,
@@ -310,7 +311,7 @@ function layoutPlan(
     return { layout, dataRanks, problem: captured.message, fits: false, ...numbers };
   }
   const { tasks, held } = workOf(layout, captured, dataRanks, settings);
-  const timeline = new Timeline(layout, settings.rates, tasks);
+  const timeline = simulate(layout, settings.rates, tasks);
   const memory = peakOf(held);
   return {
     layout,

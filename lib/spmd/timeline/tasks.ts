@@ -37,33 +37,56 @@ export interface TaskOptions {
   readonly ranks?: number | null;
   /** Waits where results are used first, and not where the graph has them. */
   readonly waitsLate?: boolean;
+  /** Seconds of kernels, by the names of nodes, in place of those that follow from rates. */
+  readonly measured?: ReadonlyMap<string, number>;
 }
+
+/** Which collectives the values of nodes are results of, until something waits for them. */
+export class PendingResults<T> {
+  private readonly collectives = new Map<Node, T>();
+
+  /** What a node reads before anything has waited for it. */
+  readBy(node: Node): T[] {
+    const found = new Set<T>();
+    for (const value of node.reads) {
+      const collective = 'node' in value ? this.collectives.get(value.node) : undefined;
+      if (collective !== undefined) found.add(collective);
+    }
+    return [...found];
+  }
+
+  /** The value of the node is the result of a collective, or a view of one. */
+  add(node: Node, collective: T): void {
+    this.collectives.set(node, collective);
+  }
+}
+
+const NONE_MEASURED: ReadonlyMap<string, number> = new Map();
 
 /** The tasks of a graph. */
 export function tasksOf(
   graph: Graph,
   rates: Rates,
-  { ranks = null, waitsLate = false }: TaskOptions = {},
+  { ranks = null, waitsLate = false, measured = NONE_MEASURED }: TaskOptions = {},
 ): Task[] {
   const tasks: Task[] = [];
-  /** The collective whose result a value is, until it is waited for. */
-  const pending = new Map<Node, Task>();
+  const pending = new PendingResults<Task>();
   for (const node of graph.nodes) {
-    const waitsFor = collectivesOf(node, pending);
+    const waitsFor = pending.readBy(node);
     const [first] = waitsFor;
     if (isCollective(node)) {
       const task = communicationTask(node, rates, ranks, waitsFor);
-      pending.set(node, task);
+      pending.add(node, task);
       tasks.push(task);
     } else if (isWait(node) && !waitsLate) {
       if (first !== undefined) tasks.push({ ...waitTask(node.name, waitsFor), node });
     } else if (isView(node) || isWait(node)) {
-      if (first !== undefined) pending.set(node, first);
+      if (first !== undefined) pending.add(node, first);
     } else {
       const work = computeWork(node);
       if (work === null) continue;
       const { flops, bytes } = work;
-      const seconds = computeSeconds(rates, work);
+      const seconds = measured.get(node.name) ?? computeSeconds(rates, work);
       tasks.push({ ...waitTask(node.name, waitsFor), seconds, flops, bytes, node });
     }
   }
@@ -101,13 +124,4 @@ function communicationTask(
     waitsFor,
     node,
   };
-}
-
-function collectivesOf(node: Node, pending: ReadonlyMap<Node, Task>): Task[] {
-  const found = new Set<Task>();
-  for (const value of node.reads) {
-    const task = 'node' in value ? pending.get(value.node) : undefined;
-    if (task !== undefined) found.add(task);
-  }
-  return [...found];
 }

@@ -1,23 +1,8 @@
-/** When each node of a graph would run, and how long the ranks would wait for communication. */
-import { Graph } from '../../compile/graph/graph.js';
-import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
+/** Timelines: when each node of a graph runs, and how long ranks wait for communication. */
 import { drawTimeline } from './picture.js';
-import { type Rates, type RatesName, ratesOf } from './rates.js';
+import type { Rates } from './rates.js';
 import { printTimeline } from './table.js';
-import { type Lane, type Task, tasksOf } from './tasks.js';
-
-/** Options of {@link timeline}. */
-export interface TimelineOptions {
-  /** A table of rates, or the name of a known one. By default that of the graph's device. */
-  readonly rates?: RatesName | Rates;
-  /**
-   * The ranks of each collective: those of its group by default. Another number simulates a world of
-   * that size, in which each rank has as much data.
-   */
-  readonly worldSize?: number | null;
-  /** The title of tables and pictures: by default that of the graph. */
-  readonly title?: string;
-}
+import type { Lane } from './tasks.js';
 
 /** A node in a {@link Timeline}. */
 export interface TimelineEntry {
@@ -25,6 +10,8 @@ export interface TimelineEntry {
   readonly name: string;
   /** The stream that runs it. */
   readonly lane: Lane;
+  /** Seconds until the host calls it; null if that was not recorded. */
+  readonly called: number | null;
   /** Seconds until it starts. */
   readonly start: number;
   /** Seconds until it has ended. */
@@ -37,12 +24,12 @@ export interface TimelineEntry {
   readonly bytes: number;
 }
 
-/** What {@link timeline} returns: times in seconds. */
+/** What {@link timeline} and {@link recordTimeline} return: times in seconds. */
 export class Timeline {
   /** What the timeline is of. */
   readonly title: string;
-  /** The rates. */
-  readonly rates: Rates;
+  /** The rates; null if the times are those that a rank has seen. */
+  readonly rates: Rates | null;
   /** The nodes that take time, in the order of the graph. */
   readonly entries: readonly TimelineEntry[];
   /** When all is done. */
@@ -51,20 +38,24 @@ export class Timeline {
   readonly compute: number;
   /** The time of all collectives. */
   readonly communication: number;
-  /** The time in which nothing is computed, because a collective has to end first. */
+  /** The time of collectives in which nothing is computed. */
   readonly exposed: number;
+  /** The time in which nothing is computed or communicated, because the host is late. */
+  readonly idle: number;
 
   /** @internal */
-  constructor(title: string, rates: Rates, tasks: readonly Task[]) {
+  constructor(title: string, rates: Rates | null, entries: readonly TimelineEntry[]) {
     this.title = title;
     this.rates = rates;
-    this.entries = simulated(tasks);
-    const sum = (lane: Lane): number =>
-      this.entries.reduce((time, e) => time + (e.lane === lane ? e.end - e.start : 0), 0);
-    this.compute = sum('compute');
-    this.communication = sum('communication');
-    this.total = this.entries.reduce((last, { end }) => Math.max(last, end), 0);
-    this.exposed = this.total - this.compute;
+    this.entries = entries;
+    const kernels = entries.filter(({ lane }) => lane === 'compute');
+    const collectives = entries.filter(({ lane }) => lane === 'communication');
+    this.compute = sumOf(kernels);
+    this.communication = sumOf(collectives);
+    this.total = entries.reduce((last, { end }) => Math.max(last, end), 0);
+    const busy = covered(entries);
+    this.exposed = busy - covered(kernels);
+    this.idle = this.total - busy;
   }
 
   /** The times, and a table of the nodes. */
@@ -82,65 +73,17 @@ export class Timeline {
   }
 }
 
-/** Runs the tasks on two streams. */
-function simulated(tasks: readonly Task[]): TimelineEntry[] {
-  const ends = new Map<Task, number>();
-  const entries: TimelineEntry[] = [];
-  let [computed, communicated] = [0, 0];
-  for (const task of tasks) {
-    const { name, lane, flops, bytes } = task;
-    const ready = Math.max(0, ...task.waitsFor.map((other) => ends.get(other) ?? 0));
-    const isCompute = lane === 'compute';
-    const start = isCompute ? Math.max(computed, ready) : Math.max(computed, communicated, ready);
-    const end = start + task.seconds;
-    const waited = isCompute ? start - computed : 0;
-    if (isCompute) computed = end;
-    else communicated = end;
-    ends.set(task, end);
-    if (end > start || waited > 0) entries.push({ name, lane, start, end, waited, flops, bytes });
+type Span = Pick<TimelineEntry, 'start' | 'end'>;
+
+const sumOf = (spans: readonly Span[]): number =>
+  spans.reduce((time, { start, end }) => time + end - start, 0);
+
+/** The time in which at least one of them runs. */
+function covered(spans: readonly Span[]): number {
+  let [time, until] = [0, 0];
+  for (const { start, end } of [...spans].sort((a, b) => a.start - b.start)) {
+    time += Math.max(0, end - Math.max(start, until));
+    until = Math.max(until, end);
   }
-  return entries;
-}
-
-/**
- * Estimates when each node of a graph runs on one rank: kernels in order on one stream, collectives
- * in order on another. A collective starts when all kernels before it in the graph, and the
- * collective before it, have ended; a wait stops the stream that computes until its collective has
- * ended. A kernel takes as long as the slowest of its launch, its memory traffic and its
- * floating-point operations; a collective its latency, and the bytes that a rank sends in a ring.
- * Ranks are equally fast, the host is ahead of the streams, and a kernel is as fast beside a
- * collective as alone.
- *
- * No ranks are needed: a graph that was captured with `initProcessGroup('fake', …)` is as good.
- *
- * @throws ArgumentError for what is no graph, for other options and for rates that are no positive
- * numbers
- * @example
- * const gmTransformation = (module: StepModule) => {
- *   const gm = new IterGraphModule(module);
- *   console.log(`${timeline(gm.graph)}`);
- *   commFusionWithConcat(gm, 25);
- *   scheduleCommWait(gm);
- *   console.log(`${timeline(gm.graph)}`);
- *   gm.finalizeSetup();
- *   return gm;
- * };
- */
-export function timeline(graph: Graph, options: TimelineOptions = {}): Timeline {
-  const name = 'timeline';
-  if (!(graph instanceof Graph)) throw unexpected(name, 'graph', 'a graph', graph);
-  const {
-    rates = deviceOf(graph),
-    worldSize = null,
-    title = graph.title,
-  } = optionsOf(name, options, 'rates worldSize title');
-  if (worldSize !== null) checkNumber(name, 'worldSize', worldSize, { from: 1, whole: true });
-  if (typeof title !== 'string') throw unexpected(name, 'title', 'a string', title);
-  const table = ratesOf(name, rates);
-  return new Timeline(title, table, tasksOf(graph, table, { ranks: worldSize }));
-}
-
-function deviceOf(graph: Graph): RatesName {
-  const isOnGpu = graph.nodes.some(({ metas }) => metas.some((m) => m.device.type === 'cuda'));
-  return isOnGpu ? 'h200' : 'cpu';
+  return time;
 }

@@ -35,7 +35,7 @@ const FLOPS_AN_OPERATION = 16;
 /** The work of a node on this rank; null for one that runs nothing: inputs, views, waits. */
 export function computeWork(node: Node): ComputeWork | null {
   const { op } = node;
-  if (op === null || isView(node) || isWait(node) || isFree(node)) return null;
+  if (op === null || runsNothing(node)) return null;
   const metas = node.inputs.map(metaOfValue);
   const bytes = [...metas, ...node.metas, ...writtenBeside(node)].reduce(
     (sum, meta) => sum + (meta === null ? 0 : bytesOf(meta)),
@@ -49,6 +49,10 @@ export function computeWork(node: Node): ComputeWork | null {
     bytes,
   };
 }
+
+/** Whether a rank has nothing to compute for the node: an input, a view, a wait, unwritten memory. */
+export const runsNothing = (node: Node): boolean =>
+  node.op === null || isView(node) || isWait(node) || isFree(node);
 
 /** Memory that is allocated and not written. */
 const isFree = ({ op, into }: Node): boolean =>
