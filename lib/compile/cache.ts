@@ -33,7 +33,7 @@ import type { Guards } from './guards/guards.js';
 import { immediately } from './lazy/lazily.js';
 import { LazyProgram } from './lazy/lazy-program.js';
 import type { CompileSettings } from './options.js';
-import { checkOutputs, compileWith, type ExpectedOutput } from './outputs.js';
+import { backendOfCompile, checkOutputs, type ExpectedOutput, madeBy } from './outputs.js';
 
 export type { AnyFunction };
 
@@ -75,8 +75,10 @@ let disabled = 0;
 /** Captures by compiled function. They are collected with the function; `reset` drops all. */
 let caches = new WeakMap<object, Captures>();
 const observers = new Set<(record: CaptureRecord) => void>();
+/** The captures of the compiled functions that run while a call is explained; else null. */
+let explained: Set<Captures> | null = null;
 
-/** Drops all captures. */
+/** Drops all captures of functions. */
 export function reset(): void {
   caches = new WeakMap();
 }
@@ -96,20 +98,20 @@ export function observeCaptures(observe: (record: CaptureRecord) => void): void 
   observers.add(observe);
 }
 
-/** Runs `fn`, and passes each capture in it to `observe`. */
-export function observingCaptures<T>(observe: (record: CaptureRecord) => void, fn: () => T): T {
-  observers.add(observe);
+/** Runs `fn`, and returns the captures of all compiled functions that it calls. */
+export function explaining<T>(fn: () => T): { result: T; records: readonly CaptureRecord[] } {
+  const before = explained;
+  const ran = new Set<Captures>();
+  explained = ran;
   try {
-    return fn();
+    const result = fn();
+    return {
+      result,
+      records: [...ran].flatMap(({ entries, segments }) => [...entries, ...segments]),
+    };
   } finally {
-    observers.delete(observe);
+    explained = before;
   }
-}
-
-/** The captures of a function that {@link compiledFunction} returned, in their order. */
-export function recordsOf(run: object): readonly CaptureRecord[] {
-  const captures = caches.get(run);
-  return captures === undefined ? [] : [...captures.entries, ...captures.segments];
 }
 
 /** `fn` with a cache of captures. */
@@ -121,6 +123,7 @@ export function compiledFunction(fn: AnyFunction, settings: CompileSettings): An
       captures = new Captures(fn, settings);
       caches.set(run, captures);
     }
+    explained?.add(captures);
     return captures.call(args);
   };
 }
@@ -166,7 +169,7 @@ class Captures {
       throw freedArgument(error, nameOf(this.fn), args);
     }
     if (entry.unchecked !== null) {
-      checkOutputs(this.settings.backend, outputs, entry.unchecked);
+      checkOutputs(backendOfCompile(this.settings.backend), this.title, outputs, entry.unchecked);
       entry.unchecked = null;
     }
     return entry.rebuild(outputs, inputs);
@@ -290,7 +293,8 @@ class Captures {
   ): Compiled {
     const compile = (of: Graph): CompiledGraph => {
       of.title = this.title;
-      return compileWith(this.settings.backend, new GraphModule(of), inputs);
+      const { backend } = this.settings;
+      return madeBy(backendOfCompile(backend), of.title, backend(new GraphModule(of), inputs));
     };
     if (dynamic === null) return { graph, run: compile(graph), rebuild, unchecked: outputs };
     if (dynamic.compiled === null) {

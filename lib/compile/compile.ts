@@ -7,17 +7,18 @@ import { ArgumentError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import type { CompileBackend, CompiledGraph } from './backends.js';
-import { type AnyFunction, compiledFunction, reset, withoutCompiled } from './cache.js';
+import { type AnyFunction, compiledFunction, withoutCompiled } from './cache.js';
 import { isCompiling, refuse } from './capture/capture.js';
 import { setCompiledForm } from './explain.js';
 import type { RunValue } from './graph/effects.js';
 import { GraphModule } from './graph/graph-module.js';
 import { immediately } from './lazy/lazily.js';
 import { type CompileOptions, checkedOptions } from './options.js';
+import { backendOfCompile, checkedOnce, expectedOutputs, madeBy } from './outputs.js';
 
 export type { BackendName, CompileBackend, CompiledGraph } from './backends.js';
 export type { CompileOptions } from './options.js';
-export { isCompiling, reset };
+export { isCompiling };
 
 /**
  * Ends the graph here: the JavaScript of a compiled function that calls this runs at every call,
@@ -105,9 +106,15 @@ export function compile(
 
 /** A captured graph needs no guards: whoever calls it has checked that its inputs fit. */
 function compiledGraph(module: GraphModule, backend: CompileBackend): AnyFunction {
+  const { graph } = module;
+  const compiler = backendOfCompile(backend);
+  const made = (inputs: readonly Tensor[]): CompiledGraph => {
+    const run = madeBy(compiler, graph.title, backend(module, inputs));
+    return checkedOnce(compiler, graph.title, run, expectedOutputs(graph));
+  };
   let run: CompiledGraph | null = null;
   return (...inputs) => {
-    run ??= backend(module, inputs as Tensor[]);
+    run ??= made(inputs as Tensor[]);
     return run(...(inputs as Tensor[]));
   };
 }

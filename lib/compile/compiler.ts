@@ -1,6 +1,8 @@
 /** The `compiler` namespace, which is PyTorch's `torch.compiler`. */
+import { resetBackward } from './autograd-capture/cache.js';
+import { reset as resetFunctions } from './cache.js';
 
-export { type DisableOptions, disable, isCompiling, reset } from './compile.js';
+export { type DisableOptions, disable, isCompiling } from './compile.js';
 export { type CompileConfig, config } from './config.js';
 export { markDynamic } from './dynamic-marks.js';
 export {
@@ -10,3 +12,13 @@ export {
   type GraphReport,
   type RecaptureReport,
 } from './explain.js';
+
+/**
+ * Drops all graphs of compiled functions and of backward passes: the next calls capture them anew.
+ *
+ * @see PyTorch `torch.compiler.reset`
+ */
+export function reset(): void {
+  resetFunctions();
+  resetBackward();
+}

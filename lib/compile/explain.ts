@@ -1,6 +1,6 @@
 /** `compiler.explain`: what `compile` makes of a call, as a report. */
 import { checkFunction } from '../core/options.js';
-import { type AnyFunction, compiledFunction, observingCaptures, recordsOf } from './cache.js';
+import { type AnyFunction, compiledFunction, explaining } from './cache.js';
 import type { CaptureRecord } from './capture-record.js';
 import type { Graph } from './graph/graph.js';
 import { symbolText } from './graph/symbols.js';
@@ -50,7 +50,10 @@ export interface RecaptureReport {
 export interface CompileReport {
   /** The result of the call. */
   readonly result: unknown;
-  /** The graphs of the function, and those that the call captured in other functions. */
+  /**
+   * The graphs of the function, and of the compiled functions and the modules below a break that
+   * the call ran.
+   */
   readonly graphs: readonly GraphReport[];
   /** Why functions run uncompiled. */
   readonly breaks: readonly BreakReport[];
@@ -77,12 +80,8 @@ export function explain<A extends readonly unknown[]>(
   const target = fn as unknown as AnyFunction;
   const run = compiledForm(target) ?? compiledFunction(target, checkedOptions({}));
   return (...args: A): CompileReport => {
-    const seen: CaptureRecord[] = [];
-    const result = observingCaptures(
-      (record) => seen.push(record),
-      () => run(...args),
-    );
-    return new Report(result, [...new Set([...recordsOf(run), ...seen])]);
+    const { result, records } = explaining(() => run(...args));
+    return new Report(result, records);
   };
 }
 

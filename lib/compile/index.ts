@@ -19,9 +19,9 @@ export {
   disable,
   graphBreak,
   isCompiling,
-  reset,
 } from './compile.js';
 export * as compiler from './compiler.js';
+export { reset } from './compiler.js';
 export { markDynamic } from './dynamic-marks.js';
 export type {
   FakeMemory,

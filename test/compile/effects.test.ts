@@ -256,6 +256,28 @@ describe('an effect that a graph cannot repeat', () => {
     });
   }
 
+  it('gives advice that helps with fullgraph', () => {
+    const advice = (fn: (x: Tensor) => unknown): string => {
+      try {
+        compile(fn, { fullgraph: true })(zeros([1]));
+      } catch (error) {
+        return (error as Error).message.replace(/.*cannot repeat that: /, '');
+      }
+      return 'none';
+    };
+    const end =
+      'outside of the compiled function, or leave out fullgraph: then its JavaScript runs at ' +
+      'every call, and its ops as several graphs.';
+    assert.equal(
+      advice((x) => x.mul(x.sum().item<number>())),
+      `compute with tensors, as where() does, read the value ${end}`,
+    );
+    assert.equal(
+      advice((x) => x.requiresGrad_().sum().backward()),
+      `do it ${end}`,
+    );
+  });
+
   it('is refused: a mode or default that stays changed', () => {
     for (const change of [() => setGradEnabled(false), () => setDefaultDtype(float64)]) {
       assert.throws(

@@ -115,6 +115,17 @@ describe('compiler.explain', () => {
     assert.equal(report.breaks.length, 1);
   });
 
+  it('reports the graphs of modules below a break at every call, and none that it did not run', () => {
+    const model = new nn.Sequential(new nn.Linear(2, 2), new Reads(), new Halve());
+    const explained = compiler.explain(model);
+    const named = (): string[] => explained(ones([2, 2])).graphs.map((g) => g.functionName);
+    const first = named();
+    for (const name of ['Linear', 'Halve']) assert.ok(first.includes(name), first.join());
+    assert.deepEqual(named(), first);
+    compile(new nn.ReLU())(ones([2]));
+    assert.deepEqual(named(), first);
+  });
+
   it('says what differs in every kind of guard', () => {
     const model = new Halve();
     const explained = compiler.explain((x: Tensor, _options: unknown) => model(x));

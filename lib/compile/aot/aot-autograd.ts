@@ -3,7 +3,7 @@
  * and backward together, partitions the joint graph, and gives each part to its compiler.
  */
 import { callSite } from '../../core/call-site.js';
-import { ArgumentError, CompileError, ShardwiseError } from '../../core/errors.js';
+import { ArgumentError, ShardwiseError } from '../../core/errors.js';
 import { opByName } from '../../core/op.js';
 import { checkFunction, optionsOf, shown } from '../../core/options.js';
 import { Tensor } from '../../core/tensor.js';
@@ -14,7 +14,8 @@ import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { BySizes } from '../graph/symbols.js';
-import { checkCount } from '../outputs.js';
+import { checkedOnce, expectedOutputs, madeBy } from '../outputs.js';
+import { checkPartition } from '../partition/check-partition.js';
 import { defaultPartition } from '../partition/default.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
@@ -168,7 +169,7 @@ function compileTrace(
   const { joint } = trace;
   const hasBackward = trace.roots.length > 0;
   const { forward, backward, saved } = hasBackward
-    ? partitionFn(joint)
+    ? checkPartition(joint, partitionFn(joint), partitionFn)
     : { forward: joint.graph, backward: null, saved: [] };
   if (backward !== null && joint.graph.title !== '') {
     forward.title = joint.graph.title.replace('the graph', 'the forward graph');
@@ -176,7 +177,11 @@ function compileTrace(
   }
   const locals = inputsOf(trace, primals);
   const name = joint.graph.title.replace('the graph of ', '');
-  const run = compiled('fwCompiler', fwCompiler, forward, locals);
+  const run = compiled('fwCompiler', fwCompiler, forward, locals, (i) =>
+    i < joint.forwardOutputs ? '' : 'saved for backward',
+  );
+  // A function that compiles both graphs is named once.
+  const role = bwCompiler === fwCompiler ? 'fwCompiler' : 'bwCompiler';
   let backwardGraph: LoweredFunction | null = null;
   const fns = {
     trace,
@@ -186,13 +191,15 @@ function compileTrace(
     // A plan makes no tensors beside its results.
     forward: fwCompiler === runAsPlan ? run : inScope(run),
     backward:
-      backward === null ? null : compiled('bwCompiler', bwCompiler, backward, examplesOf(backward)),
+      backward === null
+        ? null
+        : compiled(role, bwCompiler, backward, examplesOf(backward), () => 'a gradient'),
     backwardGraph: () => {
       backwardGraph ??= runOpByOp(new GraphModule(backward as Graph), []);
       return backwardGraph;
     },
     savedPrimals: saved.map((value) => {
-      const at = 'node' in value ? joint.primals.indexOf(value.node) : -1;
+      const at = joint.primals.findIndex(({ id }) => id === value.node.id);
       return at < 0 ? -1 : ([...trace.locals, ...trace.wholes][at] as number);
     }),
     savesWhole: saved.map(({ node, output }) => (node.metas[output]?.placements ?? null) !== null),
@@ -201,23 +208,22 @@ function compileTrace(
     runCompiled(fns, constants.length === 0 ? inputs : [...inputs, ...constants]);
 }
 
+/**
+ * What the function of the option `role` makes of a graph. `use`: what an output is for, by
+ * its position. The first results are checked.
+ */
 function compiled(
-  name: string,
-  compiler: LoweredCompiler,
+  role: string,
+  fn: LoweredCompiler,
   graph: Graph,
   examples: readonly RunValue[],
+  use?: (i: number) => string,
 ): LoweredFunction {
-  const run = compiler(new GraphModule(graph), examples);
-  if (typeof run !== 'function')
-    throw new CompileError(`aotAutograd: expected ${name} to return a function, got ${typeof run}`);
-  if (compiler === runAsPlan) return run;
-  let isChecked = false;
-  return (...inputs) => {
-    const results = run(...inputs);
-    if (!isChecked) checkCount('aotAutograd', `the function of ${name}`, graph.outputs, results);
-    isChecked = true;
-    return results;
-  };
+  const { title } = graph;
+  const compiler = { op: 'aotAutograd', role, fn };
+  const run = madeBy(compiler, title, fn(new GraphModule(graph), examples));
+  if (fn === runAsPlan) return run;
+  return checkedOnce(compiler, title, run, expectedOutputs(graph, use));
 }
 
 function examplesOf(graph: Graph): RunValue[] {

@@ -14,8 +14,9 @@ import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import type { GraphModule } from '../graph/graph-module.js';
 import { callingHooks } from '../graph/opaque-hooks.js';
-import { checkCount, compileWith } from '../outputs.js';
+import { checkedOnce, expectedOutputs, madeBy } from '../outputs.js';
 import { type BackwardPassReport, type BackwardReport, reportOf } from './backward-report.js';
+import { type BackwardEntry, entriesOf } from './cache.js';
 import { type CapturedBackward, captureBackward } from './capture-backward.js';
 import { type BackwardSignature, signatureOf } from './signature.js';
 import { metadataOf, sameStructure } from './structure.js';
@@ -32,22 +33,9 @@ export type BackwardCompiler = (
 
 type BackwardRun = ReturnType<BackwardCompiler>;
 
-interface Entry {
-  readonly structure: readonly unknown[];
-  readonly metadata: readonly unknown[];
-  /** Null for a pass that cannot be captured: the engine runs it. */
-  readonly run: BackwardRun | null;
-  readonly results: readonly number[];
-  readonly graph: Graph | null;
-  /** Why the engine runs the pass; null if a graph does. */
-  readonly reason: string | null;
-}
-
 /** Gets the report of each pass; null unless passes are explained. */
 let report: ((pass: BackwardPassReport) => void) | null = null;
 
-/** The captures of each compiler. */
-const caches = new WeakMap<BackwardCompiler, Entry[]>();
 /** Captures kept for a compiler; the oldest goes. */
 const MAX_CAPTURES = 64;
 
@@ -129,18 +117,13 @@ function uncompiled(reason: string): undefined {
 }
 
 function runnerOf(compiler: BackwardCompiler): BackwardRunner {
-  let entries = caches.get(compiler);
-  if (entries === undefined) {
-    entries = [];
-    caches.set(compiler, entries);
-  }
-  const known = entries;
   return (roots, rootGrads, options) => {
     if (layers.backend.capture !== null) return undefined;
     if (options.createGraph) return uncompiled('createGraph is true');
     const signature = signatureOf(roots, rootGrads, options);
     if (typeof signature === 'string') return uncompiled(signature);
     const metadata = metadataOf(signature.lifts);
+    const known = entriesOf(compiler);
     let entry = known.find(
       (each) =>
         sameStructure(each.structure, signature.structure) &&
@@ -170,7 +153,7 @@ function newEntry(
   { structure }: BackwardSignature,
   metadata: readonly unknown[],
   capture: () => CapturedBackward,
-): Entry {
+): BackwardEntry {
   let captured: CapturedBackward;
   try {
     captured = capture();
@@ -180,19 +163,16 @@ function newEntry(
   }
   const { module, results } = captured;
   const { graph } = module;
-  const run = compileWith(compiler as never, module, []) as BackwardRun;
-  return { structure, metadata, run: checked(run, graph), results, graph, reason: null };
+  const run = checked(compiler, compiler(module), graph);
+  return { structure, metadata, run, results, graph, reason: null };
 }
 
-/** @throws CompileError at the first run, for another number of results than the graph has */
-function checked(run: BackwardRun, { outputs }: Graph): BackwardRun {
-  let isChecked = false;
-  return (...inputs) => {
-    const results: unknown = run(...inputs);
-    if (!isChecked) checkCount('compiledAutograd', 'the compiled pass', outputs, results);
-    isChecked = true;
-    return results as readonly RunValue[];
-  };
+/** @throws CompileError at the first run, for other results than the graph has */
+function checked(fn: BackwardCompiler, returned: BackwardRun, graph: Graph): BackwardRun {
+  const compiler = { op: 'compiledAutograd', role: 'the compiler', fn };
+  const run = madeBy(compiler, graph.title, returned);
+  const expected = expectedOutputs(graph, () => 'a gradient');
+  return checkedOnce(compiler, graph.title, run, expected);
 }
 
 /** What no graph can repeat, and where. */

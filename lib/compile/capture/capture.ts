@@ -23,6 +23,7 @@ import { traceHooks } from './hook-bodies.js';
 import { CapturedHandle } from './hooks.js';
 import { recording } from './levels.js';
 import { Recorder } from './recorder.js';
+import { WITHOUT_FULLGRAPH } from './refusals.js';
 import {
   makeVersionsRelative,
   type ShownVersion,
@@ -156,7 +157,7 @@ function traced(
     return { captured, graph: captured.graph, template: mapTensors(() => PLACE, result), reads };
   throw new CompileError(
     `compile: the function changes ${changed} when it runs. A graph cannot repeat that: ` +
-      'keep such state in a tensor, or leave out fullgraph to run the function uncompiled.',
+      `keep such state in a tensor, or ${WITHOUT_FULLGRAPH}`,
     { changed },
   );
 }

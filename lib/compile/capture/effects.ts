@@ -13,6 +13,7 @@ import { runModuleHook } from './module-hooks.js';
 import { recordOpaqueHook } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
+import { INSTEAD_OF_VALUES } from './refusals.js';
 import { recordStateEffect } from './state-effects.js';
 import { recordAsynchronous } from './waits.js';
 
@@ -26,7 +27,10 @@ export function recordedValues(
   isInside: () => boolean,
 ): ValueAccess {
   const noValue = (t: Tensor): never =>
-    recorder.unsupported(`a value of a tensor, ${t.dtype.name}[${t.shape.join(', ')}], was read`);
+    recorder.unsupported(
+      `a value of a tensor, ${t.dtype.name}[${t.shape.join(', ')}], was read`,
+      INSTEAD_OF_VALUES,
+    );
   return {
     fromRaw: (...raw) => {
       const [, shape, dtype, device] = raw;

@@ -105,7 +105,7 @@ class HookRecorder extends Recorder {
     this.define(t.gradTensor, { node, output: 0 });
   }
 
-  override unsupported(what: string): never {
-    return this.outer.unsupported(what);
+  override unsupported(what: string, instead?: string): never {
+    return this.outer.unsupported(what, instead);
   }
 }

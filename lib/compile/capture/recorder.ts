@@ -194,10 +194,13 @@ export class Recorder {
     return this.inputs.has(t) || this.isOwn(t);
   }
 
-  /** Fails the capture. @throws CompileError that says what cannot be recorded, and where */
-  unsupported(what: string): never {
+  /**
+   * Fails the capture. `instead`: what the program can do outside of the function. @throws
+   * CompileError that says what cannot be recorded, and where
+   */
+  unsupported(what: string, instead?: string): never {
     const path = this.paths.ofCurrentModule();
-    this.broken ??= refusal(what, callSite(), path, this.isWholeStep);
+    this.broken ??= refusal(what, callSite(), path, this.isWholeStep, instead);
     throw this.broken;
   }
 

@@ -7,6 +7,7 @@ export function cancelled({ reason }: AbortSignal): CompileError {
     'compile: the signal was aborted, so the function was not captured ' +
       `(${reason instanceof Error ? reason.message : String(reason)}).`,
     { cancelled: true },
+    { cause: reason },
   );
 }
 
@@ -30,32 +31,40 @@ const suspending = new Set<unknown>(
   [async () => {}, function* () {}, async function* () {}].map((fn) => Object.getPrototypeOf(fn)),
 );
 
+/** What helps wherever a function breaks. */
+export const WITHOUT_FULLGRAPH =
+  'leave out fullgraph: then its JavaScript runs at every call, and its ops as several graphs.';
+
+/** What helps where a value was read. */
+export const INSTEAD_OF_VALUES = 'compute with tensors, as where() does, read the value';
+
 /** The error of a function that suspends. */
 export function suspendedError(name: string): CompileError {
   const what = `${name} is asynchronous or a generator`;
   return new CompileError(
     `compile: ${what}, so it returns before it has computed its result. Compile the functions ` +
-      'and modules that it calls, or leave out fullgraph to run it uncompiled.',
+      `and modules that it calls, or ${WITHOUT_FULLGRAPH}`,
     { what, at: '', path: '' },
   );
 }
 
 /**
  * The error of what a graph cannot repeat, at a call site and in a module. `isWholeStep`: in
- * captureStep, which runs nothing uncompiled.
+ * captureStep, which runs nothing uncompiled. `instead`: what to do outside of the function.
  */
-export function refusal(what: string, at: string, path: string, isWholeStep = false): CompileError {
-  const [op, captured, advice] = isWholeStep
-    ? ['captureStep', 'the step', 'do it outside of the step.']
-    : [
-        'compile',
-        'the function',
-        'do it outside of the compiled function, or leave out fullgraph to run the function ' +
-          'uncompiled.',
-      ];
+export function refusal(
+  what: string,
+  at: string,
+  path: string,
+  isWholeStep = false,
+  instead = 'do it',
+): CompileError {
+  const [op, captured, end] = isWholeStep
+    ? ['captureStep', 'the step', 'the step.']
+    : ['compile', 'the function', `the compiled function, or ${WITHOUT_FULLGRAPH}`];
   return new CompileError(
     `${op}: ${what} while ${captured} was captured, at ${at || 'an unknown place'}. A graph ` +
-      `cannot repeat that: ${advice}`,
+      `cannot repeat that: ${instead} outside of ${end}`,
     { what, at, path },
   );
 }

@@ -11,7 +11,7 @@ import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { metaOf, type Value, type ValueMeta } from '../graph/node.js';
-import { checkOutputs, compileWith, expectedOutput } from '../outputs.js';
+import { backendOfCompile, checkedOnce, expectedOutput, madeBy } from '../outputs.js';
 import { segmentGraph } from './segment-graph.js';
 import { Followers, type SegmentForm, type TraceNode } from './trace-tree.js';
 
@@ -80,27 +80,21 @@ export class LazyProgram {
     const graph = segmentGraph(path, inputs, outputs);
     graph.title = `a segment of ${this.name}`;
     this.observe(graph);
-    const { backend } = this;
+    const { title } = graph;
+    const backend = backendOfCompile(this.backend);
     const expected = graph.outputs.map((value) => expectedOutput(value, metaOfValue(value)));
     const examples = [...inputs.values(), ...states];
-    const run = whileCompiling(graph.title, () => this.compiled(graph, examples));
-    let isChecked = false;
-    return {
-      outputs,
-      run(...values) {
-        const results = run(...values);
-        if (!isChecked) checkOutputs(backend, results, expected);
-        isChecked = true;
-        return results as readonly Tensor[];
-      },
-    };
+    const run = whileCompiling(title, () => this.compiled(graph, examples));
+    const checked = checkedOnce(backend, title, run, expected);
+    return { outputs, run: checked as SegmentForm['run'] };
   }
 
   private compiled(graph: Graph, examples: readonly RunValue[]): LoweredFunction {
     const lower = loweredCompilerOf(this.backend);
     if (lower !== null) return lower(graph, examples);
     const module = new GraphModule(graph, belowDTensor);
-    return compileWith(this.backend, module, examples as Tensor[]) as LoweredFunction;
+    const run = this.backend(module, examples as Tensor[]) as LoweredFunction;
+    return madeBy(backendOfCompile(this.backend), graph.title, run);
   }
 }
 

@@ -222,11 +222,11 @@ describe('aotAutograd', () => {
     for (const [change, text] of [
       [
         (results: readonly unknown[]) => results.slice(0, -1),
-        /bwCompiler returned 1 results instead of 2; the first missing is %/,
+        /bwCompiler made of .* returned 1 output instead of 2; the first missing is %/,
       ],
-      [() => [], /returned 0 results/],
-      [(results: readonly unknown[]) => [...results, 1], /returned 3 results instead of 2/],
-      [() => 3, /returned 3 instead of 2/],
+      [() => [], /returned 0 outputs/],
+      [(results: readonly unknown[]) => [...results, 1], /returned 3 outputs instead of 2/],
+      [() => 3, /returned 3 instead of an array of 2 outputs/],
     ] as const)
       assert.throws(
         () =>

@@ -1,6 +1,11 @@
 /** What compilers of backward passes get and return. */
 import assert from 'node:assert/strict';
-import { compile, compiledAutograd } from '../../../lib/compile/index.js';
+import {
+  compile,
+  compiledAutograd,
+  compiler,
+  type GraphModule,
+} from '../../../lib/compile/index.js';
 import { autograd, CompileError, type Tensor, tensor } from '../../../lib/index.js';
 
 describe('a captured backward pass', () => {
@@ -31,6 +36,22 @@ describe('a captured backward pass', () => {
     }
   });
 
+  it('is captured again after compiler.reset(), also by code that is enabled meanwhile', () => {
+    let captured = 0;
+    const compilerOfPasses = (module: GraphModule) => {
+      captured++;
+      return compile(module);
+    };
+    const x = tensor([1, 2]).requiresGrad_();
+    compiledAutograd.enable(compilerOfPasses, () => {
+      for (const expected of [1, 1, 2]) {
+        if (expected === 2) compiler.reset();
+        autograd.grad(x.mul(x).sum(), [x]);
+        assert.equal(captured, expected);
+      }
+    });
+  });
+
   it('refuses compilers that return no function, and functions that return too few results', () => {
     const run = (compiler: unknown): void =>
       compiledAutograd.enable(compiler as never, () => {
@@ -39,6 +60,6 @@ describe('a captured backward pass', () => {
       });
     assert.throws(() => run((module: unknown) => module), /returned .* and not a function/);
     assert.throws(() => run(() => undefined), CompileError);
-    assert.throws(() => run(() => () => []), /0 results instead of 1/);
+    assert.throws(() => run(() => () => []), /0 outputs instead of 1/);
   });
 });
