@@ -6,6 +6,7 @@ import type { AnyOp, VjpContext } from '../core/op.js';
 import type { DrawParams } from '../core/random.js';
 import { adopt } from '../core/scope-stack.js';
 import type { Shape } from '../core/shape.js';
+import type { Sharding } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { edgesOf, handOver } from './accumulate-grad.js';
@@ -22,6 +23,8 @@ export class OpNode extends Node implements VjpContext<object> {
   private readonly inputDevices: Device[];
   /** Which inputs are plain, if plain and distributed inputs are mixed. */
   private readonly plainInputs: readonly boolean[] | null;
+  /** The placements of distributed outputs, except of views and of changed placements. */
+  private outputSpecs: readonly (Sharding['spec'] | null)[] | null = null;
   private savedInputs: (SavedTensor | undefined)[] | null = null;
   private savedOutputs: (SavedTensor | undefined)[] | null = null;
   /**
@@ -73,6 +76,9 @@ export class OpNode extends Node implements VjpContext<object> {
   }
 
   saveOutputs(outputs: readonly Tensor[]): void {
+    const { op } = this;
+    if (outputs[0]?.sharding != null && op.view === null && !op.traits.includes('placement'))
+      this.outputSpecs = outputs.map((t) => t.sharding?.spec ?? null);
     const wanted = this.op.savesOutputs;
     if (wanted.length === 0) return;
     this.savedOutputs = [];
@@ -130,8 +136,9 @@ export class OpNode extends Node implements VjpContext<object> {
     const rule = this.op.vjp;
     // The result of the in-place op depends on no input, such as that of a comparison.
     if (rule === null) return this.edges.map(() => null);
+    const own = this.outputSpecs === null ? grads : this.cut(grads);
     const results = (
-      grads.length === 1 ? rule(this, grads[0] as Tensor) : rule(this, ...(grads as Tensor[]))
+      own.length === 1 ? rule(this, own[0] as Tensor) : rule(this, ...(own as Tensor[]))
     ) as Gradients;
     const fitted = new Array<Tensor | null>(results.length);
     for (let i = 0; i < results.length; i++) {
@@ -145,6 +152,17 @@ export class OpNode extends Node implements VjpContext<object> {
   /** Whether it is an op of the user, see `library.customOp`. */
   override get runsUserCode(): boolean {
     return this.op.compute !== null && !this.op.keepsNoGrads;
+  }
+
+  /**
+   * Gradients as large as the parts that this rank computed. That of a sum is whole on all ranks, and
+   * each would compute all of it.
+   */
+  private cut(grads: Gradients): Gradients {
+    return grads.map((g, i) => {
+      const spec = this.outputSpecs?.[i];
+      return g?.sharding == null || spec == null ? g : g.sharding.cut(g, spec);
+    });
   }
 
   /**
@@ -173,6 +191,7 @@ export class OpNode extends Node implements VjpContext<object> {
         this.inputDtypes,
         this.inputDevices,
         this.plainInputs,
+        this.outputSpecs?.map((spec) => spec?.id ?? 0) ?? null,
         present(this.savedInputs),
         present(this.savedOutputs),
         this.op.gradientState?.(params) ?? null,

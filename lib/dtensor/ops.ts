@@ -13,6 +13,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import type { Placement } from '../core/placement.js';
 import { contiguousStrides, type Shape, sameShape } from '../core/shape.js';
+import type { Sharding } from '../core/sharding.js';
 import { aliasOf, Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
@@ -267,6 +268,19 @@ class DTensorShard extends LocalShard {
       given.tensorMeta,
     );
     return given === wanted ? gradient : toSpec(gradient, wanted, true);
+  }
+
+  cut(gradient: Tensor, like: Sharding['spec']): Tensor {
+    const { mesh, placements, tensorMeta } = this.spec;
+    const { order, placements: wanted } = like as DTensorSpec;
+    // A dim that is in parts already would have to be divided in another order.
+    const isWhole = (dim: number): boolean => !placements.some((each) => each.isShard(dim));
+    const cut = placements.map((own, i) => {
+      const other = wanted[i] as Placement;
+      return own.isReplicate() && other.isShard() && isWhole(other.dim) ? other : own;
+    });
+    if (cut.every((placement, i) => placement === placements[i])) return gradient;
+    return toSpec(gradient, internSpec(mesh, cut, order, tensorMeta), true);
   }
 }
 

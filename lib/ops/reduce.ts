@@ -181,16 +181,18 @@ const meanOp = defineReduction(
   (ctx, g) => {
     const shape = ctx.inputShape(0);
     const count = ctx.params.dims.reduce((n, d) => n * (shape[d] as number), 1);
-    return [restore(g, shape, ctx.params).div(count)];
+    return [restore(g.div(count), shape, ctx.params)];
   },
 );
 
 /** All elements that equal the extremum share the gradient in equal parts. */
 const extremumRule: Rule = (ctx, g) => {
   const x = reduced(ctx.input(0));
-  const extremum = restore(ctx.output(0), x.shape, ctx.params);
+  const extremum = reduced(ctx.output(0));
+  const whole = (t: Tensor): Tensor => restore(t, x.shape, ctx.params);
   // a NaN is the extremum
-  const hits = x.eq(extremum).logicalOr(x.isnan().logicalAnd(extremum.isnan())).to(g.dtype);
+  const areNan = x.isnan().logicalAnd(whole(extremum.isnan()));
+  const hits = x.eq(whole(extremum)).logicalOr(areNan).to(g.dtype);
   const share = hits.div(hits.sum(ctx.params.dims, { keepdim: true }));
   return [restore(g, x.shape, ctx.params).mul(share)];
 };

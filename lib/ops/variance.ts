@@ -61,7 +61,7 @@ const varMeanOp: Op<Variance> = defineOp({
           .mul(x.sub(restore(ctx.output(1), x.shape, ctx.params)))
           .mul(2 / (count - ctx.params.correction))
       : null;
-    const shared = gMean ? restore(gMean, x.shape, ctx.params).div(count) : null;
+    const shared = gMean ? restore(gMean.div(count), x.shape, ctx.params) : null;
     return [(centred && shared ? centred.add(shared) : (centred ?? shared))?.to(x.dtype) ?? null];
   },
   decompose: ([input], { dims, keepdim, correction }) => {

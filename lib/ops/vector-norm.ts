@@ -56,20 +56,21 @@ function normByParts(x: Tensor, { dims, keepdim, order }: Norm): Tensor {
     .pow(1 / order);
 }
 
-function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Tensor {
+function normGradient(g: Tensor, input: Tensor, output: Tensor, params: Norm): Tensor {
   const { order } = params;
   if (order === 0) return input.zerosLike();
   const x = reduced(input);
-  const spread = restore(g, x.shape, params);
-  const whole = restore(norm, x.shape, params);
+  const whole = (t: Tensor): Tensor => restore(t, x.shape, params);
+  const spread = whole(g);
   if (order === 1) return spread.mul(x.sign());
-  if (order === 2) {
-    const zero = whole.eq(0);
-    // a division by 0 would make the second gradient NaN
-    return where(zero, 0, spread.mul(x.div(where(zero, 1, whole))));
-  }
+  // What follows from the norm alone is computed before it is stretched.
+  const norm = reduced(output);
+  const zero = norm.eq(0);
+  // a division by 0 would make the second gradient NaN
+  if (order === 2) return where(whole(zero), 0, spread.mul(x.div(whole(where(zero, 1, norm)))));
   if (!Number.isFinite(order)) {
-    const hits = x.abs().eq(whole).logicalOr(x.isnan().logicalAnd(whole.isnan()));
+    const areNan = x.isnan().logicalAnd(whole(norm.isnan()));
+    const hits = x.abs().eq(whole(norm)).logicalOr(areNan);
     return spread
       .mul(x.sign())
       .mul(hits)
@@ -77,14 +78,8 @@ function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Ten
   }
   // infinite at 0 for orders below 1; the gradient there is 0
   const magnitude = where(x.eq(0), 0, where(x.eq(0), 1, x.abs()).pow(order - 1));
-  return where(
-    whole.eq(0),
-    0,
-    spread
-      .mul(x.sign())
-      .mul(magnitude)
-      .div(whole.pow(order - 1)),
-  );
+  const divisor = whole(norm.pow(order - 1));
+  return where(whole(zero), 0, spread.mul(x.sign()).mul(magnitude).div(divisor));
 }
 
 /**

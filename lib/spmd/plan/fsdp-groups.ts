@@ -42,10 +42,13 @@ export function groupsOf(
   const readers = readersOf(graph, dependencies);
   const positionsOf = (input: StepInput): number[] =>
     readers.get(dependencies.memoryOf({ node: input.node, output: 0 })) ?? [];
+  // Nothing reads the bias of a last layer whose result is only summed, and it is gathered, too.
   const used = inputs.filter(
-    (input) => input.role === 'parameter' && positionsOf(input).length > 0,
+    (input) =>
+      input.role === 'parameter' &&
+      (positionsOf(input).length > 0 || reductions.has(input.tensor as Tensor)),
   );
-  const boundary = Math.max(-1, ...used.map((input) => positionsOf(input)[0] as number));
+  const boundary = Math.max(0, ...used.flatMap((input) => positionsOf(input).slice(0, 1)));
   const names = new Map<string, StepInput[]>();
   for (const input of used) {
     const name = groupOf(input.name);
@@ -57,7 +60,8 @@ export function groupsOf(
     const reduced = parameters.flatMap(({ reduction }) =>
       reduction === null ? [] : [dependencies.positionOf(reduction)],
     );
-    const forward = at.filter((position) => position <= boundary);
+    const before = at.filter((position) => position <= boundary);
+    const forward = before.length === 0 ? [boundary] : before;
     const backward = [...at.filter((position) => position > boundary), ...reduced];
     return {
       name,
