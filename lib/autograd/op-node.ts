@@ -136,7 +136,7 @@ export class OpNode extends Node implements VjpContext<object> {
     const rule = this.op.vjp;
     // The result of the in-place op depends on no input, such as that of a comparison.
     if (rule === null) return this.edges.map(() => null);
-    const own = this.outputSpecs === null ? grads : this.cut(grads);
+    const own = this.outputSpecs === null ? grads : this.sharded(grads);
     const results = (
       own.length === 1 ? rule(this, own[0] as Tensor) : rule(this, ...(own as Tensor[]))
     ) as Gradients;
@@ -155,13 +155,13 @@ export class OpNode extends Node implements VjpContext<object> {
   }
 
   /**
-   * Gradients as large as the parts that this rank computed. That of a sum is whole on all ranks, and
-   * each would compute all of it.
+   * Gradients as large as the parts that this rank computed. That of a sum is whole on all ranks,
+   * and each would compute all of it.
    */
-  private cut(grads: Gradients): Gradients {
+  private sharded(grads: Gradients): Gradients {
     return grads.map((g, i) => {
       const spec = this.outputSpecs?.[i];
-      return g?.sharding == null || spec == null ? g : g.sharding.cut(g, spec);
+      return g?.sharding == null || spec == null ? g : g.sharding.shardLike(g, spec);
     });
   }
 

@@ -39,10 +39,10 @@ export interface Sharding {
   /** A gradient of the tensor, redistributed to the placements of the tensor. */
   fit(gradient: Tensor): Tensor;
   /**
-   * A gradient of this spec, cut where it is whole on all ranks and a tensor of the other spec is
+   * A gradient of this spec, sharded where it is whole on all ranks and a tensor of the other is
    * not. No ranks communicate.
    */
-  cut(gradient: Tensor, like: Sharding['spec']): Tensor;
+  shardLike(gradient: Tensor, like: Sharding['spec']): Tensor;
   /** A distributed tensor of the same spec over another local shard. */
   withLocal(local: Tensor): Tensor;
   /** A gradient of the tensor, in the placements that {@link fit} gives, over a local shard. */

@@ -270,17 +270,18 @@ class DTensorShard extends LocalShard {
     return given === wanted ? gradient : toSpec(gradient, wanted, true);
   }
 
-  cut(gradient: Tensor, like: Sharding['spec']): Tensor {
+  shardLike(gradient: Tensor, like: Sharding['spec']): Tensor {
     const { mesh, placements, tensorMeta } = this.spec;
-    const { order, placements: wanted } = like as DTensorSpec;
+    const { mesh: otherMesh, order, placements: wanted } = like as DTensorSpec;
+    if (otherMesh !== mesh) return gradient;
     // A dim that is in parts already would have to be divided in another order.
     const isWhole = (dim: number): boolean => !placements.some((each) => each.isShard(dim));
-    const cut = placements.map((own, i) => {
+    const needed = placements.map((own, i) => {
       const other = wanted[i] as Placement;
       return own.isReplicate() && other.isShard() && isWhole(other.dim) ? other : own;
     });
-    if (cut.every((placement, i) => placement === placements[i])) return gradient;
-    return toSpec(gradient, internSpec(mesh, cut, order, tensorMeta), true);
+    if (needed.every((placement, i) => placement === placements[i])) return gradient;
+    return toSpec(gradient, internSpec(mesh, needed, order, tensorMeta), true);
   }
 }
 

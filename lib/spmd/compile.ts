@@ -5,10 +5,12 @@ import { CompileError } from '../core/errors.js';
 import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import type { Tensor } from '../core/tensor.js';
+import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { Dependencies } from './dependencies.js';
+import { compareBatches } from './equal-batches.js';
 import { IterGraphModule } from './iter-graph-module.js';
 import { mergeEqualCollectives } from './merge-collectives.js';
-import { checkedMode, distributionOf, type ParallelMode } from './parallel-mode.js';
+import { checkedMode, distributionOf, meshOf, type ParallelMode } from './parallel-mode.js';
 import { prepareOptimizers, type StepArguments, stepArguments } from './step-arguments.js';
 import { StepModule } from './step-module.js';
 import { GraphModuleTransformation, type StepTransformation } from './transformation.js';
@@ -53,7 +55,8 @@ interface CompiledStep {
  *
  * @throws ArgumentError for options of other types. The step throws ArgumentError that names
  * parameters in no optimizer or in two, and CompileError for what a graph cannot repeat, such as a
- * value that is read, for an optimizer that takes no step, and for what passes refuse
+ * value that is read, for an optimizer that takes no step, and for what passes refuse. Ranks whose
+ * batches have other shapes or dtypes get a CollectiveError that names both
  * @see PyTorch `torch.distributed._spmd.api.compile`
  * @example
  * const step = spmd.compile()((model: nn.Module, optimizer: optim.Adam, batch: Tensor) => {
@@ -109,6 +112,8 @@ class SpmdCaptures {
   private readonly mode: ParallelMode;
   private readonly steps: CompiledStep[] = [];
   private latest: CompiledStep | null = null;
+  /** The ranks, once the step was called. */
+  private mesh: DeviceMesh | null = null;
 
   constructor(
     fn: (...args: readonly unknown[]) => unknown,
@@ -121,8 +126,10 @@ class SpmdCaptures {
   }
 
   call(args: readonly unknown[], isLast: boolean): unknown {
-    const step = this.find(args) ?? this.capture(args);
     const { latest } = this;
+    const known = this.find(args);
+    if (known === undefined || known !== latest) this.compareRanks(args);
+    const step = known ?? this.capture(args);
     if (latest !== null && latest !== step && latest.module.hasKept)
       throw new CompileError(
         `spmd.compile: ${latest.captured.difference(...args)}, and parts of the step before have been ` +
@@ -139,11 +146,19 @@ class SpmdCaptures {
     return steps.find(({ captured }) => captured.matches(...args));
   }
 
+  /** Compares the batches of ranks where one runs another graph than before. */
+  private compareRanks(args: readonly unknown[]): void {
+    const found = stepArguments(args);
+    this.mesh ??= meshOf(found, this.mode);
+    if (this.mesh !== null) compareBatches(this.fn.name || 'the step', found.batch, this.mesh);
+  }
+
   private capture(args: readonly unknown[]): CompiledStep {
     const found = stepArguments(args);
     prepareOptimizers(found);
     this.warnOfRecapture(args);
-    const distribute = distributionOf(found, this.mode);
+    const { mesh } = this;
+    const distribute = mesh === null ? new Map() : distributionOf(found, mesh, this.mode);
     const captured = captureStep(this.fn, args, { distribute });
     checkSteps(captured, found);
     mergeEqualCollectives(captured.graph);

@@ -29,18 +29,26 @@ export function checkedMode(given: unknown): ParallelMode {
   return { ...(mesh === undefined ? {} : { mesh }), ...(batch === undefined ? {} : { batch }) };
 }
 
+/** The ranks of a step; null without ranks, and for a step without tensors. */
+export function meshOf(
+  { modules, batch }: StepArguments,
+  { mesh }: ParallelMode,
+): DeviceMesh | null {
+  const first = [...modules.flatMap((m) => [...m.parameters()]), ...batch][0];
+  if (first === undefined || (mesh === undefined && !isInitialized())) return null;
+  return mesh ?? initDeviceMesh(first.device.type as 'cpu' | 'cuda', [getWorldSize()]);
+}
+
 /**
  * What each plain tensor of a step becomes while it is captured: parameters, buffers and optimizer
- * state are replicated, tensors of the batch are the rank's part of whole ones. Empty without ranks.
+ * state are replicated, tensors of the batch are the rank's part of whole ones.
  */
 export function distributionOf(
   { modules, optimizers, batch }: StepArguments,
+  mesh: DeviceMesh,
   mode: ParallelMode,
 ): Map<Tensor, Distribute> {
   const found = new Map<Tensor, Distribute>();
-  const first = [...modules.flatMap((m) => [...m.parameters()]), ...batch][0];
-  if (first === undefined || (mode.mesh === undefined && !isInitialized())) return found;
-  const mesh = mode.mesh ?? initDeviceMesh(first.device.type as 'cpu' | 'cuda', [getWorldSize()]);
   const add = (t: Tensor, placements: readonly Placement[]): void => {
     if (t.sharding !== null || t.storage === null || found.has(t)) return;
     found.set(t, (local) => DTensor.fromLocal(local, mesh, placements));

@@ -3,6 +3,9 @@ import { DTensor, initDeviceMesh, Replicate, Shard } from '../../lib/distributed
 import {
   ArgumentError,
   CompileError,
+  type DType,
+  float32,
+  float64,
   manualSeed,
   nn,
   ones,
@@ -108,6 +111,43 @@ describe('spmd.compile', () => {
         error instanceof CompileError && /a value of a tensor.*compile\.test/.test(error.message),
     );
     for (const p of model.parameters()) assert.ok(!p.isFake && p.grad === null);
+  });
+
+  it('names the batches of ranks that differ, at the first call and at later ones', async () => {
+    type Rows = readonly (readonly [rows: number, dtype: DType])[];
+    const rows = (...counts: number[]): Rows => counts.map((n) => [n, float32]);
+    const batches: readonly (readonly [first: Rows, second: Rows, message: RegExp])[] = [
+      [rows(3), rows(4), /float32\[3, 4\][\s\S]*float32\[4, 4\]/],
+      [rows(2), [[2, float64]], /float32\[2, 4\][\s\S]*float64\[2, 4\]/],
+      // The second shape is known when one rank only has it again.
+      [rows(3, 2, 3, 3), rows(3, 2, 3, 2), /allReduce[\s\S]*float32\[2, 4\]/],
+    ];
+    for (const [first, second, message] of batches) {
+      const texts: string[] = [];
+      const ranks = onRanks(2, async (rank) => {
+        const model = modelOf();
+        const adam = adamOf(model.parameters());
+        const step = spmd.compile()(trainStep);
+        try {
+          for (const [count, dtype] of rank === 0 ? first : second)
+            step(model.to(dtype), adam, ones([count, 4], { dtype }));
+          await valuesOf([...model.parameters()][0]!.detach());
+        } catch (error) {
+          texts.push(String(error));
+          throw error;
+        }
+      });
+      await assert.rejects(ranks);
+      assert.equal(texts.length, 2);
+      for (const text of texts) {
+        assert.match(text, /rank [01] called spmd\.compile|this rank spmd\.compile/);
+        assert.match(text, /equal shapes and dtypes on all ranks/);
+      }
+      assert.ok(
+        texts.some((text) => message.test(text)),
+        texts.join('\n'),
+      );
+    }
   });
 
   it('checks its options, the flags of a step and what a transformation returns', () => {

@@ -39,7 +39,7 @@ export abstract class LocalShard implements Sharding {
   abstract reduced(t: Tensor): Tensor;
   abstract whole(t: Tensor): Tensor;
   abstract fit(gradient: Tensor): Tensor;
-  abstract cut(gradient: Tensor, like: Sharding['spec']): Tensor;
+  abstract shardLike(gradient: Tensor, like: Sharding['spec']): Tensor;
   abstract withLocal(local: Tensor): Tensor;
   abstract gradient(local: Tensor): Tensor;
 }
