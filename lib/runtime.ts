@@ -73,10 +73,19 @@ Object.defineProperty(Tensor.prototype, 'toString', {
     return inspect(this);
   },
 });
-/** Arithmetic on a tensor of one element takes its value; on others it would be NaN. */
+/**
+ * Arithmetic on a tensor of one element takes its value; on others it would be NaN. `a + b` would
+ * join two texts.
+ */
 Object.defineProperty(Tensor.prototype, Symbol.toPrimitive, {
   value(this: Tensor, hint: 'string' | 'number' | 'default') {
-    if (hint !== 'number') return inspect(this);
+    if (hint === 'string') return inspect(this);
+    if (hint === 'default')
+      throw new ArgumentError(
+        `a tensor of shape ${formatShape(this.shape)} has no operators: write a.add(b) for a + b, ` +
+          'a.eq(b) for a == b, and a template or a.toString() for a text',
+        { op: 'add', given: this.shape },
+      );
     if (this.numel() === 1) return Number(this.item());
     throw new ArgumentError(
       `a tensor of shape ${formatShape(this.shape)} is no number: use its methods, such as t.mul(2)`,

@@ -37,6 +37,11 @@ export interface VersionCounter {
 
 /** A multi-dimensional array of one element type on one device. */
 export class Tensor {
+  /**
+   * Always undefined: JavaScript has no syntax that could index a tensor. Where PyTorch has `x[i]`,
+   * use `x.select(0, i)`; for `x[a:b]` and `x[ids]` `x.slice(0, a, b)` and `x.index([ids])`.
+   */
+  readonly [index: number]: undefined;
   /** Sizes of the dims. */
   shape: Shape;
   /** @internal */

@@ -10,11 +10,17 @@ import { optionsOf, shown, unexpected } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
+import { warnOfArrays } from './unregistered.js';
 
 /** Options of the walks over parameters and buffers. */
 export interface WalkOptions {
   /** Include the modules below. */
   recurse?: boolean;
+}
+
+/** What a module walks over, as often as it is asked: each walk sees the module as it is then. */
+export function walk<T>(values: () => Iterator<T>): Iterable<T> {
+  return { [Symbol.iterator]: values };
 }
 
 interface Ordered {
@@ -68,6 +74,7 @@ export function* walkParameters(
       seen.add(value);
       yield [joined(path, name), value];
     }
+    warnOfArrays(module);
   }
 }
 

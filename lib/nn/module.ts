@@ -28,6 +28,7 @@ import {
   setMember,
   valueAt,
   type WalkOptions,
+  walk,
   walkBuffers,
   walkParameters,
 } from './members.js';
@@ -61,6 +62,26 @@ const bufferArguments = defineArguments(
     return { name, tensor, persistent };
   },
 );
+
+function* walkChildren(module: AnyModule): Generator<[string, AnyModule]> {
+  for (const [name, value] of members(module)) if (value instanceof Module) yield [name, value];
+}
+
+function* walkModules(
+  module: AnyModule,
+  prefix: string,
+  seen: Set<AnyModule>,
+): Generator<[string, AnyModule]> {
+  if (seen.has(module)) return;
+  seen.add(module);
+  yield [prefix, module];
+  for (const [name, child] of module.namedChildren())
+    yield* child.namedModules(joined(prefix, name), seen);
+}
+
+function* seconds<T>(pairs: Iterable<readonly [string, T]>): Generator<T> {
+  for (const [, value] of pairs) yield value;
+}
 
 export interface Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
   (...args: Args): Result;
@@ -164,53 +185,57 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     this.registerModule(name, module);
   }
 
-  /** Direct children with their names. */
-  *namedChildren(): Generator<[string, AnyModule]> {
-    for (const [name, value] of members(this)) if (value instanceof Module) yield [name, value];
+  /** Direct children with their names; can be walked many times, as all below. */
+  namedChildren(): Iterable<[string, AnyModule]> {
+    return walk(() => walkChildren(this));
   }
 
   /** The direct submodules. */
-  *children(): Generator<AnyModule> {
-    for (const [, child] of this.namedChildren()) yield child;
+  children(): Iterable<AnyModule> {
+    return walk(() => seconds(this.namedChildren()));
   }
 
-  /** This module and all below, each once, with dotted paths that start with `prefix`. */
-  *namedModules(prefix = '', seen: Set<AnyModule> = new Set()): Generator<[string, AnyModule]> {
+  /**
+   * This module and all below, each once, with dotted paths that start with `prefix`. A given `seen`
+   * has the modules to leave out, and gets those that are walked over.
+   */
+  namedModules(prefix = '', seen?: Set<AnyModule>): Iterable<[string, AnyModule]> {
     if (typeof prefix !== 'string') throw unexpected('namedModules', 'prefix', 'a string', prefix);
-    if (!(seen instanceof Set)) throw unexpected('namedModules', 'seen', 'a set of modules', seen);
-    if (seen.has(this)) return;
-    seen.add(this);
-    yield [prefix, this];
-    for (const [name, child] of this.namedChildren())
-      yield* child.namedModules(joined(prefix, name), seen);
+    if (seen !== undefined && !(seen instanceof Set))
+      throw unexpected('namedModules', 'seen', 'a set of modules', seen);
+    return walk(() => walkModules(this, prefix, seen ?? new Set()));
   }
 
   /** This module and all submodules, each once. */
-  *modules(): Generator<AnyModule> {
-    for (const [, module] of this.namedModules()) yield module;
+  modules(): Iterable<AnyModule> {
+    return walk(() => seconds(this.namedModules()));
   }
 
   /** Parameters with dotted names, each once (a shared one under its first name). */
-  *namedParameters(
+  namedParameters(
     prefix = '',
     options: WalkOptions & { removeDuplicate?: boolean } = {},
-  ): Generator<[string, Parameter]> {
-    yield* walkParameters(this, prefix, options);
+  ): Iterable<[string, Parameter]> {
+    return walk(() => walkParameters(this, prefix, options));
   }
 
-  /** The parameters of this module and its submodules, each once. */
-  *parameters(options: WalkOptions = {}): Generator<Parameter> {
-    for (const [, parameter] of this.namedParameters('', options)) yield parameter;
+  /**
+   * The parameters of this module and its submodules, each once. Can be walked many times.
+   *
+   * @see PyTorch `torch.nn.Module.parameters`
+   */
+  parameters(options: WalkOptions = {}): Iterable<Parameter> {
+    return walk(() => seconds(this.namedParameters('', options)));
   }
 
   /** Buffers with dotted names. */
-  *namedBuffers(prefix = '', options: WalkOptions = {}): Generator<[string, Tensor]> {
-    yield* walkBuffers(this, prefix, options);
+  namedBuffers(prefix = '', options: WalkOptions = {}): Iterable<[string, Tensor]> {
+    return walk(() => walkBuffers(this, prefix, options));
   }
 
   /** The buffers of this module and its submodules, each once. */
-  *buffers(options: WalkOptions = {}): Generator<Tensor> {
-    for (const [, buffer] of this.namedBuffers('', options)) yield buffer;
+  buffers(options: WalkOptions = {}): Iterable<Tensor> {
+    return walk(() => seconds(this.namedBuffers('', options)));
   }
 
   /**

@@ -24,6 +24,15 @@ class Net extends nn.Module {
 }
 
 describe('nn.Module', () => {
+  it('gives walks over members that can be walked many times, each over the module as it is', () => {
+    const net = new Net();
+    const walks = [net.parameters(), net.namedModules(), net.children(), net.buffers()];
+    const counts = (): number[] => walks.map((walk) => [...walk].length);
+    assert.deepEqual(counts(), [2, 3, 2, 2]);
+    net.fc.registerParameter('more', new nn.Parameter(ones([1])));
+    assert.deepEqual(counts(), [3, 3, 2, 2]);
+  });
+
   it('finds children, parameters and buffers by path', () => {
     const net = new Net();
     assert.deepEqual(

@@ -36,6 +36,11 @@ const mask = (): Tensor => tensor([true, false]);
 const turned = (): Tensor => arange(6, { dtype: float32 }).view(3, 2).t();
 
 const cases: Record<string, () => unknown> = {
+  'tensors have no operators and no elements by number': () => {
+    const [a, b] = [ones([2]), ones([2])];
+    assert.throws(() => (a as unknown as number) + (b as unknown as number), ArgumentError);
+    assert.equal(a[0], undefined);
+  },
   'backward never changes a gradient that it is given': () => {
     const x = zeros([2, 1], { requiresGrad: true });
     const given = ones([1, 2]);

@@ -196,6 +196,16 @@ describe('a tensor in plain JavaScript', () => {
     assert.throws(() => (x as unknown as number) * 2, /is no number/);
   });
 
+  it('refuses operators with the method to call, where JavaScript would join two texts', () => {
+    const other = tensor([1, 2, 3]) as unknown as number;
+    for (const joined of [() => other + other, () => other + 1, () => 1 + other])
+      assert.throws(joined, /no operators: write a\.add\(b\)/);
+  });
+
+  it('has no elements by number', () => {
+    assert.equal(tensor([1, 2])[0], undefined);
+  });
+
   it('converts to text that shows it', () => {
     assert.match(`${tensor([1.5])}`, /1.5/);
     assert.equal(JSON.stringify({ x: tensor([[1, 2]]) }), '{"x":[[1,2]]}');

@@ -129,19 +129,17 @@ export class FullyShardedDataParallel<
    * As of any module. With `useOrigParams`, and in {@link summonFullParams}, names have no prefix
    * of a wrapper.
    */
-  override *namedParameters(
+  override namedParameters(
     prefix = '',
     options: nn.WalkOptions & { removeDuplicate?: boolean } = {},
-  ): Generator<[string, nn.Parameter]> {
-    const isClean = this.settings.useOrigParams || this.unit.isSummoned;
-    for (const [name, parameter] of super.namedParameters(prefix, options))
-      yield [isClean ? withoutPrefix(name) : name, parameter];
+  ): Iterable<[string, nn.Parameter]> {
+    const isClean = (): boolean => this.settings.useOrigParams || this.unit.isSummoned;
+    return renamed(super.namedParameters(prefix, options), isClean);
   }
 
   /** As of any module. In {@link summonFullParams} names have no prefix of a wrapper. */
-  override *namedBuffers(prefix = '', options: nn.WalkOptions = {}): Generator<[string, Tensor]> {
-    for (const [name, buffer] of super.namedBuffers(prefix, options))
-      yield [this.unit.isSummoned ? withoutPrefix(name) : name, buffer];
+  override namedBuffers(prefix = '', options: nn.WalkOptions = {}): Iterable<[string, Tensor]> {
+    return renamed(super.namedBuffers(prefix, options), () => this.unit.isSummoned);
   }
 
   /** Calls `fn` on every module, children first, while they hold whole parameters. */
@@ -281,4 +279,14 @@ function wrapBelow(root: nn.AnyModule, settings: Settings): void {
     }
   };
   visit(root, '');
+}
+
+/** The same walk, with names that have no prefix of a wrapper if they are clean when it begins. */
+function renamed<T>(walk: Iterable<[string, T]>, isClean: () => boolean): Iterable<[string, T]> {
+  return {
+    *[Symbol.iterator]() {
+      const clean = isClean();
+      for (const [name, value] of walk) yield [clean ? withoutPrefix(name) : name, value];
+    },
+  };
 }

@@ -21,7 +21,7 @@ describe('an error of DistributedDataParallel', () => {
   it('reports models that differ from rank to rank', async () => {
     const run = launch(2, async (rank) => {
       const ddp = new DistributedDataParallel(new nn.Linear(2, rank + 3));
-      await ddp.module.parameters().next().value?.detach().read();
+      await [...ddp.module.parameters()][0]?.detach().read();
     });
     await assert.rejects(
       run,
