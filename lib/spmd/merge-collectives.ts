@@ -1,9 +1,9 @@
 /** Merges collectives that reduce or gather the same value. */
 import { equalCalls } from '../compile/graph/eliminate.js';
 import type { Graph } from '../compile/graph/graph.js';
-import type { Node } from '../compile/graph/node.js';
+import type { Node, Value } from '../compile/graph/node.js';
 import { isWait } from '../compile/graph/traits.js';
-import type { NodeValue } from '../compile/partition/value-map.js';
+import { ValueMap } from '../compile/partition/value-map.js';
 import { isCollective } from './comm-block.js';
 import { Dependencies } from './dependencies.js';
 
@@ -14,39 +14,92 @@ import { Dependencies } from './dependencies.js';
  * @returns the number of removed collectives
  */
 export function mergeEqualCollectives(graph: Graph): number {
-  let count = 0;
-  const earlier: Node[] = [];
-  for (const node of graph.nodes.filter(isCollective)) {
-    const same = earlier.find((other) => isRepeated(graph, other, node));
-    if (same === undefined) {
-      earlier.push(node);
-      continue;
-    }
-    count++;
-    const wait = graph.usersOf(same).find(isWait);
-    for (const user of graph.usersOf(node)) {
-      if (!isWait(user) || wait === undefined) continue;
-      graph.replaceUses({ node: user, output: 0 }, { node: wait, output: 0 });
-      graph.erase(user);
-    }
-    graph.replaceUses({ node, output: 0 }, { node: same, output: 0 });
-    graph.erase(node);
+  const merging = new Merging(graph);
+  const kept: Node[] = [];
+  for (const node of graph.nodes) {
+    node.inputs = node.inputs.map(merging.valueOf);
+    if (node.into !== null) node.into = merging.valueOf(node.into);
+    if (merging.keeps(node)) kept.push(node);
   }
-  return count;
+  const removed = graph.nodes.filter(isCollective).length - kept.filter(isCollective).length;
+  graph.outputs = graph.outputs.map(merging.valueOf);
+  graph.nodes.splice(0, graph.nodes.length, ...kept);
+  return removed;
 }
 
-function isRepeated(graph: Graph, first: Node, second: Node): boolean {
-  if (!equalCalls(first, second)) return false;
+/** Goes over the nodes of a graph in order. */
+class Merging {
+  private readonly isRepeated: (first: Node, second: Node) => boolean;
+  private readonly replaced = new ValueMap<Value>();
+  /** The collectives that stay, by their calls; those that others repeat; the wait for each. */
+  private readonly collectives = new Map<string, Node[]>();
+  private readonly repeated = new Set<Node>();
+  private readonly waits = new Map<Node, Node>();
+
+  constructor(graph: Graph) {
+    this.isRepeated = repetitionsIn(graph);
+  }
+
+  /** What stands for a value now. */
+  readonly valueOf = (value: Value): Value =>
+    'node' in value ? (this.replaced.get(value) ?? value) : value;
+
+  /** Whether the next node stays. Else another one stands for it. */
+  keeps(node: Node): boolean {
+    const other = isWait(node) ? this.waitLike(node) : isCollective(node) ? this.like(node) : null;
+    if (other !== null) this.replaced.set({ node, output: 0 }, { node: other, output: 0 });
+    return other === null;
+  }
+
+  private like(node: Node): Node | null {
+    const key = callKey(node);
+    const earlier = this.collectives.get(key) ?? [];
+    const same = earlier.find((other) => this.isRepeated(other, node));
+    if (same === undefined) this.collectives.set(key, [...earlier, node]);
+    else this.repeated.add(same);
+    return same ?? null;
+  }
+
+  private waitLike(node: Node): Node | null {
+    const of = operandOf(node);
+    const wait = of === null ? undefined : this.waits.get(of);
+    if (of !== null && wait === undefined) this.waits.set(of, node);
+    return of !== null && wait !== undefined && this.repeated.has(of) ? wait : null;
+  }
+}
+
+function operandOf({ inputs: [first] }: Node): Node | null {
+  return first !== undefined && 'node' in first ? first.node : null;
+}
+
+/** The op and the operands of a call: equal ones may be repetitions. */
+const callKey = ({ op, inputs }: Node): string =>
+  [op?.name, ...inputs.map((v) => ('node' in v ? `${v.node.id}.${v.output}` : 'number'))].join();
+
+/** Whether one collective repeats another one, in a graph as it was before any was removed. */
+function repetitionsIn(graph: Graph): (first: Node, second: Node) => boolean {
   const dependencies = new Dependencies(graph);
-  const operands = first.inputs
-    .filter((value): value is NodeValue => 'node' in value)
-    .map((value) => dependencies.memoryOf(value));
-  const between = graph.nodes.slice(graph.nodes.indexOf(first), graph.nodes.indexOf(second));
-  const results = dependencies.memoryOf({ node: first, output: 0 });
+  const { positionOf } = dependencies;
+  const writes = new Map<object, number[]>();
+  graph.nodes.forEach((node, at) => {
+    for (const memory of dependencies.writtenBy(node)) {
+      const positions = writes.get(memory);
+      if (positions === undefined) writes.set(memory, [at]);
+      else positions.push(at);
+    }
+  });
   // A result that is written in place is no longer that of the collective.
-  const written = graph.nodes.flatMap((node) => [...dependencies.writtenBy(node)]);
-  if (written.includes(results)) return false;
-  return !between.some((node) =>
-    operands.some((memory) => dependencies.writtenBy(node).has(memory)),
-  );
+  const isOverwritten = (node: Node): boolean =>
+    writes.has(dependencies.memoryOf({ node, output: 0 }));
+  return (first, second) =>
+    equalCalls(first, second) &&
+    !isOverwritten(first) &&
+    !isOverwritten(second) &&
+    !first.inputs.some(
+      (value) =>
+        'node' in value &&
+        (writes.get(dependencies.memoryOf(value)) ?? []).some(
+          (at) => at > positionOf(first) && at < positionOf(second),
+        ),
+    );
 }

@@ -47,6 +47,45 @@ describe('mergeEqualCollectives', () => {
   });
 });
 
+describe('equal collectives', () => {
+  it('are merged where the later one is waited for first, and where one is left from another', async () => {
+    await onRanks(2, async (rank) => {
+      const step = captureStep(
+        (x: Tensor) => {
+          const [first, second] = [sum(x), sum(x)];
+          return sum(second.mul(2))
+            .add(sum(first.mul(2)))
+            .add(sum(sum(x)))
+            .add(sum(sum(x)));
+        },
+        [ones([2])],
+      );
+      assert.equal(spmd.mergeEqualCollectives(step.graph), 4);
+      step.module.recompile();
+      assert.deepEqual(await valuesOf(step.run(full([2], rank + 1))), [36, 36]);
+    });
+  });
+
+  it('are kept where the result of either is written in place', async () => {
+    await onRanks(2, async (rank) => {
+      for (const changed of [0, 1]) {
+        const step = captureStep(
+          (x: Tensor) => {
+            const sums = [sum(x), sum(x)] as const;
+            sums[changed]!.add_(1);
+            return sums[0].mul(10).add(sums[1]);
+          },
+          [ones([2])],
+        );
+        assert.equal(spmd.mergeEqualCollectives(step.graph), 0);
+        step.module.recompile();
+        const expected = changed === 0 ? 43 : 34;
+        assert.deepEqual(await valuesOf(step.run(full([2], rank + 1))), [expected, expected]);
+      }
+    });
+  });
+});
+
 describe('commFusionWithConcat', () => {
   it('joins independent tensors of one dtype, and moves what uses the first results behind the last input', async () => {
     await onRanks(2, async (rank) => {

@@ -1,13 +1,14 @@
 /**
  * The gradients that a captured step assigns. Nothing in the graph reads `.grad` again, so only the
- * last assignment of each tensor remainsNull, at the end.
+ * last assignment of each tensor remains, at the end.
  */
 import { heldOf } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import type { Recorder } from '../capture/recorder.js';
 import type { RunValue } from '../graph/effects.js';
-import { type Node, sameValue, type Value } from '../graph/node.js';
+import type { Node, Value } from '../graph/node.js';
+import { type NodeValue, ValueMap } from '../partition/value-map.js';
 
 /** What a step does to `.grad` of a tensor. */
 export interface StepGradient {
@@ -31,17 +32,25 @@ export interface StepGradient {
  */
 export function keepLastGradients(recorder: Recorder): StepGradient[] {
   const { graph, guards } = recorder;
+  const owners = ownersOf(recorder);
   const last = new Map<Tensor, Node>();
   const values = new Map<Tensor, Value>();
-  for (const node of graph.nodes.filter(({ effect }) => effect === 'setGrad')) {
-    const owner = ownerOf(recorder, node);
-    graph.erase(node);
+  const others: Node[] = [];
+  for (const node of graph.nodes) {
+    if (node.effect !== 'setGrad') {
+      others.push(node);
+      continue;
+    }
+    const [target, gradient] = node.inputs as readonly Value[];
+    const owner = owners.get(target as NodeValue);
+    if (owner === undefined)
+      return recorder.unsupported('the gradient of an unknown tensor was assigned');
     last.delete(owner);
     if (!recorder.isBorrowed(owner)) continue;
     last.set(owner, node);
-    const [, gradient] = node.inputs;
     if (gradient !== undefined) values.set(owner, localOf(gradient));
   }
+  graph.nodes.splice(0, graph.nodes.length, ...others);
   return [...last].map(([owner, node]) => {
     const position = recorder.positionOf(owner);
     const isNull = node.inputs.length === 1;
@@ -51,12 +60,14 @@ export function keepLastGradients(recorder: Recorder): StepGradient[] {
   });
 }
 
-function ownerOf(recorder: Recorder, { inputs: [target] }: Node): Tensor {
+/** The tensors whose `.grad` was assigned, by their values. */
+function ownersOf(recorder: Recorder): ValueMap<Tensor> {
+  const owners = new ValueMap<Tensor>();
   for (const t of recorder.assignedGrads) {
     const value = recorder.known.get(recorder.distributed.has(t) ? heldOf(t) : t);
-    if (value !== undefined && sameValue(value, target as Value)) return t;
+    if (value !== undefined && 'node' in value && !owners.has(value)) owners.set(value, t);
   }
-  return recorder.unsupported('the gradient of an unknown tensor was assigned');
+  return owners;
 }
 
 /** The local shard of a value that `distribute` makes of it. */
