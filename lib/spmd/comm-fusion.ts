@@ -21,10 +21,10 @@ export const FUSED_NAME = 'allReduceFused';
 
 /**
  * Fuses the all-reduces of a graph into buckets: their inputs are flattened and joined, reduced by
- * one all-reduce named `allReduceFused`, `allReduceFused_1`, and divided again. It starts behind the last
- * of its inputs, and is waited for at once: see {@link scheduleCommWait}. The first bucket closes at
- * 1 MiB, later ones at `bucketSizeMb` MiB. A bucket has tensors of one dtype, device, group and
- * reduction, none of which depends on another; one that is alone stays as it is.
+ * one all-reduce named `allReduceFused`, `allReduceFused_1`, and divided again. It starts behind
+ * the last of its inputs, and is waited for at once: see {@link scheduleCommWait}. The first bucket
+ * closes at 1 MiB, later ones at `bucketSizeMb` MiB. A bucket has tensors of one dtype, device,
+ * group and reduction, none of which depends on another; one that is alone stays as it is.
  *
  * @throws ArgumentError for a size that is no positive number
  * @see PyTorch `torch.distributed._spmd.graph_optimization.comm_fusion_with_concat`

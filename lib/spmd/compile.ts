@@ -1,4 +1,6 @@
-/** `spmd.compile`: captures a train step on distributed tensors, transforms its graph, and runs it. */
+/**
+ * `spmd.compile`: captures a train step on distributed tensors, transforms its graph, and runs it.
+ */
 import type { Graph } from '../compile/graph/graph.js';
 import { type CapturedStep, captureStep } from '../compile/step/capture-step.js';
 import { CompileError } from '../core/errors.js';
@@ -42,14 +44,14 @@ interface CompiledStep {
 }
 
 /**
- * Compiles a train step for several ranks: forward, backward and the step of the optimizer become one
- * graph of ops on local tensors and collectives, which `gmTransformation` may change. Each rank passes
- * its own part of the batch. Gradients are those of the whole batch: a loss that is a sum sums over
- * all ranks, where DistributedDataParallel averages.
+ * Compiles a train step for several ranks: forward, backward and the step of the optimizer become
+ * one graph of ops on local tensors and collectives, which `gmTransformation` may change. Each rank
+ * passes its own part of the batch. Gradients are those of the whole batch: a loss that is a sum
+ * sums over all ranks, where DistributedDataParallel averages.
  *
  * Models, optimizers (with `capturable: true`) and batches are arguments of the step. Parameters,
- * buffers and optimizer state that are plain tensors count as replicated; distributed ones keep their
- * placements. Without ranks the step is that of one.
+ * buffers and optimizer state that are plain tensors count as replicated; distributed ones keep
+ * their placements. Without ranks the step is that of one.
  *
  * A batch of other shapes or a changed setting is captured anew, and a warning says what differs.
  *
@@ -132,9 +134,9 @@ class SpmdCaptures {
     const step = known ?? this.capture(args);
     if (latest !== null && latest !== step && latest.module.hasKept)
       throw new CompileError(
-        `spmd.compile: ${latest.captured.difference(...args)}, and parts of the step before have been ` +
-          'moved into the next one, which must have the same graph. Pass lastTrainStep: true to the ' +
-          'last step before the change.',
+        `spmd.compile: ${latest.captured.difference(...args)}, and parts of the step before have ` +
+          'been moved into the next one, which must have the same graph. Pass lastTrainStep: true ' +
+          'to the last step before the change.',
       );
     this.latest = step;
     return step.captured.runWith((...values) => step.module.run(values, isLast), ...args);
@@ -179,8 +181,8 @@ class SpmdCaptures {
     if (before === undefined) return;
     process.emitWarning(
       `spmd.compile: ${this.fn.name || 'the step'} is captured again: ` +
-        `${before.captured.difference(...args)}. Give batches one shape, and set flags before the ` +
-        'first step.',
+        `${before.captured.difference(...args)}. Give batches one shape, and set flags before ` +
+        'the first step.',
       'CompileWarning',
     );
   }
@@ -194,8 +196,8 @@ function checkSteps(captured: CapturedStep, { optimizers }: StepArguments): void
     const trained = params.filter((p) => p.requiresGrad);
     if (trained.length === 0 || trained.some((p) => written.has(p))) continue;
     throw new CompileError(
-      `spmd.compile: ${optimizer.constructor.name} is an argument of the step, and the step does not ` +
-        'call its step(), or no parameter of it has a gradient.',
+      `spmd.compile: ${optimizer.constructor.name} is an argument of the step, and the step does ` +
+        'not call its step(), or no parameter of it has a gradient.',
       { optimizer: optimizer.constructor.name },
     );
   }

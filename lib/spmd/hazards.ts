@@ -8,8 +8,8 @@ import { type Conflict, Dependencies } from './dependencies.js';
 import type { IterGraph } from './iter-graph.js';
 
 /**
- * Checks that each moved node finds and leaves memory as if it had run in its own iteration: nothing
- * between its old place and its new one reads what it writes, or writes what it reads.
+ * Checks that each moved node finds and leaves memory as if it had run in its own iteration:
+ * nothing between its old place and its new one reads what it writes, or writes what it reads.
  *
  * @param inputs - the placeholders that are the same tensor in all iterations
  * @param nameOf - the name of the tensor that a placeholder stands for
@@ -67,15 +67,17 @@ function checkOperands(
 
 const anotherArgument = ({ name }: Node, tensor: string): CompileError =>
   new CompileError(
-    `recompile: %${name}, which writes ${tensor}, was moved to the next iteration, whose argument is ` +
-      'another tensor. Leave it in its iteration, or make the tensor a buffer of a module.',
+    `recompile: %${name}, which writes ${tensor}, was moved to the next iteration, whose argument ` +
+      'is another tensor. Leave it in its iteration, or make the tensor a buffer of a module.',
     { moved: name, tensor },
   );
 
 const orderOf = (dependencies: Dependencies, a: Node, b: Node): [Node, Node] =>
   dependencies.positionOf(a) < dependencies.positionOf(b) ? [a, b] : [b, a];
 
-/** Whether a moved node passes another one: in its own iteration, in the next one, or not at all. */
+/**
+ * Whether a moved node passes another one: in its own iteration, in the next one, or not at all.
+ */
 function placeOf(
   { moved: targets }: IterGraph,
   dependencies: Dependencies,
@@ -104,11 +106,11 @@ function hazard(
   const verb = (node: Node): string =>
     (node === first ? firstWrites : secondWrites) ? 'writes' : 'reads';
   const what = tensor ?? 'memory of the iteration';
+  const effect = verb(other) === 'reads' ? 'read an old value' : 'change what is read';
   return new CompileError(
-    `recompile: %${moved.name}, which ${verb(moved)} ${what}, was moved to the next iteration before ` +
-      `%${target.name}, and %${other.name}${originText(other)} ${verb(other)} ${what} before that. It would ` +
-      `${verb(other) === 'reads' ? 'read an old value' : 'change what is read'}. Move it before %${other.name}, ` +
-      'or move fewer nodes.',
+    `recompile: %${moved.name}, which ${verb(moved)} ${what}, was moved to the next iteration ` +
+      `before %${target.name}, and %${other.name}${originText(other)} ${verb(other)} ${what} ` +
+      `before that. It would ${effect}. Move it before %${other.name}, or move fewer nodes.`,
     { moved: moved.name, other: other.name, tensor: what },
   );
 }

@@ -46,8 +46,8 @@ export class IterGraphModule {
   private kept: readonly RunValue[] = [];
 
   /**
-   * `module`: the graph of a train step, as a transformation gets it, or any other graph module. The
-   * inputs of the latter are taken for arguments, except those that its graph writes.
+   * `module`: the graph of a train step, as a transformation gets it, or any other graph module.
+   * The inputs of the latter are taken for arguments, except those that its graph writes.
    *
    * @throws ArgumentError for options of other types
    */

@@ -55,9 +55,9 @@ export class IterGraph extends Graph {
   }
 
   /**
-   * Makes nodes run in the next iteration, before a node of it: one for all of them, or the one that
-   * a function returns for each. Those before one node keep their order. What they read from other
-   * nodes is kept until then.
+   * Makes nodes run in the next iteration, before a node of it: one for all of them, or the one
+   * that a function returns for each. Those before one node keep their order. What they read from
+   * other nodes is kept until then.
    *
    * @throws CompileError if a node outside of them uses their values, if one is random or has been
    * moved, and after {@link freezeCrossIterMovement}

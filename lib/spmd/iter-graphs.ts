@@ -68,7 +68,9 @@ class Assembly {
     this.graph.title = from.title;
   }
 
-  /** `hasEarlier`: moved nodes of the iteration before run. `keeps`: its own run in the next one. */
+  /**
+   * `hasEarlier`: moved nodes of the iteration before run. `keeps`: its own run in the next one.
+   */
   graphOf(hasEarlier: boolean, keeps: boolean): Graph {
     const { from, graph, copies } = this;
     const isInput = ({ kind }: Node): boolean => kind === 'placeholder';

@@ -8,8 +8,8 @@ import { isCollective } from './comm-block.js';
 import { Dependencies } from './dependencies.js';
 
 /**
- * Removes each collective that repeats an earlier one: equal op, parameters and operand, whose memory
- * is not written in between. All ranks have the same graph, so all remove the same ones.
+ * Removes each collective that repeats an earlier one: equal op, parameters and operand, whose
+ * memory is not written in between. All ranks have the same graph, so all remove the same ones.
  *
  * @returns the number of removed collectives
  */

@@ -18,12 +18,12 @@ const NAME = 'iterMoveGradsAndOptimizers';
  * Moves a collective of gradients, and the part of the optimizer's step that uses them, to the next
  * iteration. The collective starts first of all there, so that the ranks communicate beside the
  * forward pass. The wait and the part of the optimizer's step come as late as they may: before the
- * first node that reads a parameter which they write. The rest of the step is divided, too: what has
- * its gradients runs while the last collective of the iteration is under way.
+ * first node that reads a parameter which they write. The rest of the step is divided, too: what
+ * has its gradients runs while the last collective of the iteration is under way.
  *
  * @param targetCommNode - the name of the collective, such as `'allReduceFused_1'`
- * @param targetDestNode - the name of a node, such as `'relu'`, before which the wait does not come.
- * It must come before all nodes that read the parameters which the moved step writes
+ * @param targetDestNode - the name of a node, such as `'relu'`, before which the wait does not
+ * come. It must come before all nodes that read the parameters which the moved step writes
  * @throws ArgumentError for names that are not in the graph, and for a collective that no optimizer
  * uses; CompileError for a parameter that would be read before it is written
  * @see PyTorch `torch.distributed._spmd.graph_optimization.iter_move_grads_and_optimizers`

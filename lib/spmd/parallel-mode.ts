@@ -8,7 +8,9 @@ import { getWorldSize, initDeviceMesh, isInitialized } from '../distributed/inde
 import { DTensor } from '../dtensor/dtensor.js';
 import { type StepArguments, stateTensors } from './step-arguments.js';
 
-/** How the plain tensors of a train step are distributed. Distributed ones keep their placements. */
+/**
+ * How the plain tensors of a train step are distributed. Distributed ones keep their placements.
+ */
 export interface ParallelMode {
   /** The ranks; all ranks in one dim by default. */
   mesh?: DeviceMesh;

@@ -44,14 +44,15 @@ export function clearAppliedPasses(module: PassTarget): void {
 }
 
 /**
- * Makes a pass of a function. Before the function the order of passes is checked; after it the graph
- * is checked, nodes that nothing uses are removed, and the graph is recompiled.
+ * Makes a pass of a function. Before the function the order of passes is checked; after it the
+ * graph is checked, nodes that nothing uses are removed, and the graph is recompiled.
  *
  * The passes that a graph has had are known by graph: another one starts anew.
  *
  * @throws ArgumentError for options that are no lists of functions. The pass throws ArgumentError
  * for a first argument without a graph, and CompileError if the graph has had it, if a prerequisite
- * is missing, if the graph has had a pass that must come after it, and if the edited graph cannot run
+ * is missing, if the graph has had a pass that must come after it, and if the edited graph cannot
+ * run
  * @see PyTorch `torch.distributed._spmd.graph_optimization.graph_optimization_pass`
  * @example
  * const countCalls = graphOptimizationPass()(function countCalls(gm: IterGraphModule) {

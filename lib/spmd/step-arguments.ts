@@ -14,7 +14,9 @@ export interface StepArguments {
   readonly batch: readonly Tensor[];
 }
 
-/** Finds modules, optimizers and tensors in arguments, and in arrays and plain objects among them. */
+/**
+ * Finds modules, optimizers and tensors in arguments, and in arrays and plain objects among them.
+ */
 export function stepArguments(args: readonly unknown[]): StepArguments {
   const modules = new Set<Module>();
   const optimizers = new Set<Optimizer>();
@@ -47,10 +49,8 @@ export function prepareOptimizers({ modules, optimizers }: StepArguments): void 
       for (const p of params) owners.set(p, [...(owners.get(p) ?? []), optimizer]);
   const fail = (what: string, tensors: readonly Tensor[], advice: string): never => {
     const list = tensors.map((p) => names.get(p) ?? 'a parameter of no module');
-    throw new ArgumentError(
-      `spmd.compile: ${list.slice(0, 5).join(', ')}${list.length > 5 ? ', ...' : ''} ${what}. ${advice}`,
-      { parameters: list },
-    );
+    const shown = `${list.slice(0, 5).join(', ')}${list.length > 5 ? ', ...' : ''}`;
+    throw new ArgumentError(`spmd.compile: ${shown} ${what}. ${advice}`, { parameters: list });
   };
   const twice = [...owners].filter(([, all]) => all.length > 1).map(([p]) => p);
   if (twice.length > 0) fail('are in two optimizers', twice, 'Give each parameter to one.');

@@ -33,8 +33,8 @@ export function inputOf(inputs: readonly StepInput[], { id }: Node): StepInput |
 }
 
 /**
- * Whether an input is the same tensor in all iterations, and has there what the graph has written. A
- * learning rate is one tensor, too, and the program may write it in between.
+ * Whether an input is the same tensor in all iterations, and has there what the graph has written.
+ * A learning rate is one tensor, too, and the program may write it in between.
  */
 export const isLastingInput = (input: StepInput | undefined, isWritten: boolean): boolean =>
   input !== undefined && (LASTING.has(input.role) || (input.tensor !== null && isWritten));

@@ -17,8 +17,8 @@ export interface GraphModuleTransformationOptions {
   /** Compiles the graph of all iterations but the first and the last to encoded commands. */
   enableInductor?: boolean;
   /**
-   * Writes the graphs before the passes and of the first, the last and all other iterations, as text
-   * and for Graphviz: true for the folder `spmd-graphs`, or the path of a folder.
+   * Writes the graphs before the passes and of the first, the last and all other iterations, as
+   * text and for Graphviz: true for the folder `spmd-graphs`, or the path of a folder.
    */
   dumpGraphs?: boolean | string;
   /** MiB of a bucket of fused collectives; 100 by default. */
@@ -26,8 +26,8 @@ export interface GraphModuleTransformationOptions {
 }
 
 /**
- * The transformation that `spmd.compile` applies by default: it runs the step, after the passes that
- * are enabled.
+ * The transformation that `spmd.compile` applies by default: it runs the step, after the passes
+ * that are enabled.
  *
  * @throws ArgumentError for options of other types
  * @see PyTorch `torch.distributed._spmd.gm_transformation.GraphModuleTransformation`

@@ -23,8 +23,8 @@ export interface Group {
   readonly parameters: readonly Sharded[];
   readonly bytes: number;
   /**
-   * Positions of the first and the last node that reads them in forward and in backward, where the gradients
-   * are reduced, too; null for a group that backward does not use.
+   * Positions of the first and the last node that reads them in forward and in backward, where the
+   * gradients are reduced, too; null for a group that backward does not use.
    */
   readonly forward: readonly [from: number, to: number];
   readonly backward: readonly [from: number, to: number] | null;

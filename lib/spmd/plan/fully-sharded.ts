@@ -16,10 +16,10 @@ export interface FullySharded {
 }
 
 /**
- * Groups of parameters are gathered before the first node that uses them in forward, one group ahead,
- * and freed after the last one; again in backward, where the gradients of the group are reduced and
- * scattered as soon as the last one is there. The group with the name '' keeps its parameters from
- * forward to backward. The optimizer's step works on shards.
+ * Groups of parameters are gathered before the first node that uses them in forward, one group
+ * ahead, and freed after the last one; again in backward, where the gradients of the group are
+ * reduced and scattered as soon as the last one is there. The group with the name '' keeps its
+ * parameters from forward to backward. The optimizer's step works on shards.
  *
  * @param tasks - those of the graph, with late waits
  */
@@ -173,7 +173,9 @@ class Assembly {
     return this.tasks;
   }
 
-  /** Starts the gathers up to one after those that the node needs; returns the one that it needs. */
+  /**
+   * Starts the gathers up to one after those that the node needs; returns the one that it needs.
+   */
   private gatherBefore(at: number): Task[] {
     const needed = this.gathers.findLastIndex((each) => each.at <= at);
     if (needed < 0) return [];

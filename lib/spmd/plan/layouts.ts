@@ -30,7 +30,9 @@ export const LAYOUTS: readonly LayoutName[] = ['dp', 'fsdp', 'tp', 'fsdp x tp'];
 export interface PlannedStep {
   /** The step, as `spmd.compile` takes it. */
   readonly trainStep: (...args: never[]) => unknown;
-  /** Its arguments: models, optimizers with `capturable: true`, and this rank's part of the batch. */
+  /**
+   * Its arguments: models, optimizers with `capturable: true`, and this rank's part of the batch.
+   */
   readonly args: readonly unknown[];
 }
 
@@ -73,8 +75,8 @@ function shardedDims(
       const size = p.shape[dim as number];
       if (size === undefined || size % ranks !== 0)
         throw new ArgumentError(
-          `plan: expected shardParameter to return null or a dim of ${name} that ${ranks} ranks share ` +
-            `evenly, got ${String(dim)} for shape [${p.shape.join(', ')}]`,
+          `plan: expected shardParameter to return null or a dim of ${name} that ${ranks} ranks ` +
+            `share evenly, got ${String(dim)} for shape [${p.shape.join(', ')}]`,
           { op: 'plan', argument: 'shardParameter' },
         );
       dims.set(p, dim as number);

@@ -68,13 +68,13 @@ export interface PlanOptions {
   /** MiB of a bucket of fused gradients in `dp`; null for a collective a gradient. */
   readonly bucketSizeMb?: number | null;
   /**
-   * Where `tp` shards parameters: by default linear layers by columns and by rows in turns, where the
-   * ranks share them evenly, and nothing else.
+   * Where `tp` shards parameters: by default linear layers by columns and by rows in turns, where
+   * the ranks share them evenly, and nothing else.
    */
   readonly shardParameter?: ShardParameter | null;
   /**
-   * The parameters that `fsdp` gathers together have one name: by default that of the layer with the
-   * first number, such as `layers.0` for `layers.0.up.weight`, and `''` for all others.
+   * The parameters that `fsdp` gathers together have one name: by default that of the layer with
+   * the first number, such as `layers.0` for `layers.0.up.weight`, and `''` for all others.
    */
   readonly groupOf?: (name: string) => string;
 }
@@ -154,9 +154,9 @@ const byFirstNumber = (name: string): string => /^(?:.*?\.)?\d+(?=\.)/.exec(name
 
 /**
  * Estimates what a train step sends, holds and takes on a mesh of any size, for the layouts `dp`,
- * `fsdp`, `tp` and `fsdp x tp`, without ranks, GPUs or memory. `makeStep` makes the step, once without
- * and once with tensor parallelism; it runs in a fake world of the mesh's size, on tensors without
- * values.
+ * `fsdp`, `tp` and `fsdp x tp`, without ranks, GPUs or memory. `makeStep` makes the step, once
+ * without and once with tensor parallelism; it runs in a fake world of the mesh's size, on tensors
+ * without values.
  *
  * What is captured and what is modelled:
  * - `dp` and `tp` are captured as `spmd.compile` does it, so calls and bytes are exact: `dp` after
@@ -172,8 +172,8 @@ const byFirstNumber = (name: string): string => /^(?:.*?\.)?\d+(?=\.)/.exec(name
  * @param makeStep - makes a new model, optimizer and batch, and returns the step and its arguments.
  * The batch is this rank's part, so divide its rows by `dataRanks`
  * @param mesh - the shape and the names of the dims
- * @throws ArgumentError for a mesh, options or a step of other types; DistributedError in a world of
- * ranks; CompileError for a step that cannot be captured
+ * @throws ArgumentError for a mesh, options or a step of other types; DistributedError in a world
+ * of ranks; CompileError for a step that cannot be captured
  * @example
  * const found = plan(
  *   ({ dataRanks }) => {
