@@ -9,6 +9,7 @@ export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js'
 export { type MultiGradHookOptions, registerMultiGradHook } from './multi-grad-hook.js';
 export { type HookHandle, Node } from './node.js';
 export { type OpaqueHookOptions, opaqueHook } from './opaque-hook.js';
+export { type RecomputedOptions, type RecomputePolicy, recomputed } from './recomputed.js';
 export {
   type SavedTensorsHooksOptions,
   savedTensorsHooks,

@@ -57,6 +57,18 @@ export type HookPlace =
 /** A fact of the memory of a tensor, in words. @internal */
 export type MemoryFact = 'the size of the storage' | 'the storage offset' | 'the version';
 
+/** A function that backward runs again, as a capture needs it. @internal */
+export interface RecomputedRegion {
+  readonly run: (
+    fn: (...args: readonly unknown[]) => unknown,
+    args: readonly unknown[],
+    settings: unknown,
+  ) => unknown;
+  readonly settings: unknown;
+  readonly preservesRng: boolean;
+  readonly policy: ((op: string, ...inputs: readonly Tensor[]) => string) | null;
+}
+
 /** What a capture observes beside ops, so that `compile` can guard on it or refuse it. @internal */
 export interface CaptureHooks {
   /** Whether backward walks the history of the capture, so that it needs saved tensors. */
@@ -81,6 +93,8 @@ export interface CaptureHooks {
     args: readonly unknown[],
     run: () => R,
   ): R;
+  /** Called to run a function whose values backward computes again; `run` does it. */
+  recomputes<R>(region: RecomputedRegion, run: () => R): R;
   /**
    * Called before a hook is registered. The handle, if the capture registers the hook at every run;
    * else null.

@@ -136,6 +136,12 @@ export const calls: Calls = {
       () => square(leaf()).backward(),
       o,
     ),
+  'autograd.recomputed': (o) =>
+    autograd.recomputed((t) => t.exp(), [leaf()], {
+      run: (f, all) => f(...all),
+      settings: 0,
+      ...o,
+    }),
   'autograd.opaqueHook': (o) => autograd.opaqueHook(() => {}, [], o),
   'memory.owned': (o) => memory.owned(() => ones([1]), o).dispose(),
   'autograd.gradcheck': (o) =>

@@ -111,7 +111,7 @@ const schedules = list(`
   CosineAnnealingWarmRestarts OneCycleLR CyclicLR SequentialLR ChainedScheduler ReduceLROnPlateau`);
 
 const autograd = list(`
-  backward grad Function savedTensorsHooks withoutSavedTensorsHooks registerMultiGradHook setGradMemory opaqueHook AccumulateGrad queueCallback unsafePreserveVersionCounter unsafeSetVersionCounter setDetectAnomaly gradcheck gradgradcheck`);
+  backward grad Function savedTensorsHooks withoutSavedTensorsHooks registerMultiGradHook setGradMemory opaqueHook recomputed AccumulateGrad queueCallback unsafePreserveVersionCounter unsafeSetVersionCounter setDetectAnomaly gradcheck gradgradcheck`);
 const cuda = list(`
   memoryAllocated memoryReserved maxMemoryAllocated memorySnapshot emptyCache synchronize Stream Event stream isAvailable deviceCount`);
 

@@ -4,8 +4,10 @@ import {
   allReduce,
   barrier,
   broadcast,
+  type CheckpointContext,
   ColwiseParallel,
   checkpoint,
+  createSelectiveCheckpointContexts,
   DistributedDataParallel,
   DTensor,
   destroyProcessGroup,
@@ -42,6 +44,9 @@ const model =
     const wrapped = wrap(new nn.Sequential(new nn.Linear(2, 4), new nn.Linear(4, 2)));
     return (x) => (wrapped as (t: Tensor) => unknown)(x.reshape([1, 2]));
   };
+
+const keepsProducts = () => createSelectiveCheckpointContexts(['matmul']);
+const plainContexts = (): [CheckpointContext, CheckpointContext] => [(fn) => fn(), (fn) => fn()];
 
 /** Runs `fn` as a rank of a world of two. */
 export async function inFakeWorld(fn: () => void): Promise<void> {
@@ -115,9 +120,24 @@ export const distributedFeatures: readonly Feature[] = [
     ],
   },
   {
-    what: '`checkpoint`',
-    programs: [model((m) => (x: Tensor) => checkpoint(m, x))],
-    instead: '`aot_eager_decomp_partition` saves less for backward',
+    what: '`checkpoint`: of modules, nested, selective',
+    programs: [
+      model((m) => (x: Tensor) => checkpoint(m, x)),
+      model((m) => (x: Tensor) => checkpoint((t: Tensor) => checkpoint(m, t.sin()), x)),
+      model((m) => (x: Tensor) => checkpoint(m, x, { contextFn: keepsProducts })),
+    ],
+  },
+  {
+    what: '`checkpoint` that draws with `preserveRngState: false`, changes other tensors, or has other contexts',
+    programs: [
+      given((x) => checkpoint((t: Tensor) => t.dropout(0.5), x, { preserveRngState: false })),
+      () => {
+        const count = zeros([1]);
+        return (x) => checkpoint((t: Tensor) => (count.add_(1), t.exp().sin()), x);
+      },
+      given((x) => checkpoint((t: Tensor) => t.exp().sin(), x, { contextFn: plainContexts })),
+    ],
+    instead: 'return what it computes, and change tensors outside',
   },
   {
     what: '`DistributedDataParallel`, `fullyShard`, `FullyShardedDataParallel`',

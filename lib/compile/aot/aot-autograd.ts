@@ -18,6 +18,7 @@ import { checkedOnce, expectedOutputs, madeBy } from '../outputs.js';
 import { checkPartition } from '../partition/check-partition.js';
 import { defaultPartition } from '../partition/default.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
+import { isTagged } from '../partition/tags.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
 import { functionalise } from '../passes/functionalise.js';
 import { buildPlan } from '../schedule/plan.js';
@@ -91,10 +92,10 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     const primals = [...exampleInputs, ...constants];
     const trace = tracedOrNull(module, primals);
     if (trace === null) return module.forward.bind(module);
-    if (decomposed !== null) {
-      functionalise(trace.joint.graph);
-      decompose(trace.joint.graph, decomposed);
-    }
+    const { graph } = trace.joint;
+    // What was changed in place could not be computed again.
+    if (decomposed !== null || graph.nodes.some(isTagged)) functionalise(graph);
+    if (decomposed !== null) decompose(graph, decomposed);
     return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
   };
   const backend: CompileBackend = (module, exampleInputs) =>

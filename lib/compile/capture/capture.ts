@@ -166,6 +166,7 @@ function finished(result: unknown, recorder: Recorder): Capture {
   if (recorder.failedCall !== null)
     recorder.unsupported(`an error that ${recorder.failedCall} threw was caught`);
   checkResult(result, recorder);
+  recorder.regions.check(recorder);
   const { graph } = recorder;
   const results = tensorsIn(result);
   graph.outputs = results.map((t) => recorder.valueOf(t));

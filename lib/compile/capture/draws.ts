@@ -26,7 +26,7 @@ export class Draws {
    * The draw of a random call. A call that did not draw has the random state of an earlier one, and
    * shares its draw.
    */
-  nodeOf(graph: Graph, params: object): Node | null {
+  nodeOf(graph: Graph, params: object, tags: ReadonlySet<string>): Node | null {
     if (!('seedLow' in params)) return null;
     const state = stateOf(params as DrawParams);
     if (this.next === null) return this.nodes.get(state) ?? null;
@@ -35,6 +35,7 @@ export class Draws {
       name: 'draw',
       effect: 'draw',
       params: { source: this.next },
+      tags,
     });
     this.next = null;
     this.nodes.set(state, node);
@@ -60,6 +61,7 @@ export class Draws {
 
 /** Records that a generator is seeded. */
 export function recordSeed(recorder: Recorder, generator: Generator, seed: number): void {
+  recorder.regions.checkDraw(recorder, generator);
   recorder.draws.remember(generator);
   recorder.addEffect('seed', { params: { generator, seed } });
 }

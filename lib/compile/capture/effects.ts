@@ -14,6 +14,7 @@ import { recordOpaqueHook } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
 import { INSTEAD_OF_VALUES } from './refusals.js';
+import { recordRegion } from './regions.js';
 import { recordStateEffect } from './state-effects.js';
 import { recordAsynchronous } from './waits.js';
 
@@ -87,13 +88,17 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     },
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
+    recomputes: (region, run) => recordRegion(recorder, region, run),
     registersHook: (place, hook) => recordHook(recorder, place, hook),
     callsOpaque: (hook, memory) => recordOpaqueHook(recorder, hook, memory),
     runsModuleHook: (module, run) => runModuleHook(recorder, module, run),
     usesMemory: (t) => void recorder.valueOf(t),
     setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),
     createsParameter: (made, data) => recordParameter(recorder, made, data),
-    draws: (generator, source) => recorder.draws.willDraw(generator, source),
+    draws: (generator, source) => {
+      recorder.regions.checkDraw(recorder, generator);
+      recorder.draws.willDraw(generator, source);
+    },
     seeds: (generator, seed) => recordSeed(recorder, generator, seed),
     keepsRng: (generator) => recordFork(recorder, generator),
     changesHistory: (t, change) => {

@@ -33,7 +33,9 @@ function recordingFront<T>(recorder: Recorder, fn: () => T): T {
     } finally {
       inside = false;
     }
-    recorder.record(op, inputs, params, into, outputs, operands);
+    recorder.regions.withPolicy(op, inputs, into, () =>
+      recorder.record(op, inputs, params, into, outputs, operands),
+    );
     return outputs;
   };
   const recorded = recordedBackend(recorder, runFakeDistributed, () => inside);

@@ -16,7 +16,7 @@ import { detachOp } from '../../ops/view.js';
 import type { EffectName } from '../graph/effects.js';
 import { Graph } from '../graph/graph.js';
 import { replayed } from '../graph/graph-module.js';
-import { metaOf, type Node, type NodeFields, type Value } from '../graph/node.js';
+import { metaOf, type Node, type NodeFields, type NodeOrigin, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { BACKWARD } from '../partition/joint-graph.js';
 import { AttributeWrites } from './attributes.js';
@@ -28,6 +28,7 @@ import type { PendingHook } from './hooks.js';
 import { KnownTensors } from './known-tensors.js';
 import { ModulePaths } from './module-paths.js';
 import { cancelled, refusal } from './refusals.js';
+import { Regions } from './regions.js';
 import { VersionReads } from './versions.js';
 import { Waits } from './waits.js';
 
@@ -80,6 +81,8 @@ export class Recorder {
   /** Hooks whose bodies are traced at the end. */
   readonly pendingHooks = new Set<PendingHook>();
   readonly draws: Draws;
+  /** The parts of the graph that backward computes again. */
+  readonly regions = new Regions();
   private readonly paths = new ModulePaths();
   private readonly waits = new Waits();
   /** The distributed tensors that are inputs of a lowered graph. */
@@ -135,7 +138,7 @@ export class Recorder {
       params,
       into: into === null ? null : this.valueOf(into),
       metas: outputs.map(metaOf),
-      draw: this.draws.nodeOf(this.graph, params),
+      draw: this.draws.nodeOf(this.graph, params, this.tagsNow()),
       ...this.context(),
     });
     for (let i = 0; i < outputs.length; i++)
@@ -198,10 +201,13 @@ export class Recorder {
    * Fails the capture. `instead`: what the program can do outside of the function. @throws
    * CompileError that says what cannot be recorded, and where
    */
-  unsupported(what: string, instead?: string): never {
-    const path = this.paths.ofCurrentModule();
-    this.broken ??= refusal(what, callSite(), path, this.isWholeStep, instead);
+  unsupported(what: string, instead?: string, place: NodeOrigin = this.place()): never {
+    this.broken ??= refusal(what, place.site, place.path, this.isWholeStep, instead);
     throw this.broken;
+  }
+
+  private place(): NodeOrigin {
+    return { site: callSite(), path: this.paths.ofCurrentModule() };
   }
 
   /**
@@ -359,10 +365,16 @@ export class Recorder {
   private context(): Pick<NodeFields, 'mode' | 'origin' | 'tags'> {
     const mode = gradMode();
     return {
-      tags: this.tags,
+      tags: this.tagsNow(),
       mode: this.level !== 'front' || mode === this.outerMode ? null : mode,
-      origin: replayed.origin ?? { site: callSite(), path: this.paths.ofCurrentModule() },
+      origin: replayed.origin ?? this.place(),
     };
+  }
+
+  private tagsNow(): ReadonlySet<string> {
+    const inherited = replayed.tags ?? this.regions.tags;
+    if (inherited.size === 0) return this.tags;
+    return this.tags.size === 0 ? inherited : new Set([...this.tags, ...inherited]);
   }
 
   /** Gives a tensor its value, unless it has one. */

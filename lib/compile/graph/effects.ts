@@ -14,6 +14,7 @@ import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
 import { type BoundHook, type HookParams, registerHook } from './hook-effects.js';
 import { callHook } from './opaque-hooks.js';
+import type { RegionParams } from './regions.js';
 import type { StateValue } from './state-value.js';
 
 /** A value while a graph runs: a tensor, a version, or the random state of a draw. */
@@ -131,6 +132,11 @@ export const effects = {
   }),
   /** Gives a generator the state that `keepRng` returned. */
   restoreRng: define({ isState: true, run: ([restore]) => (restore as () => void)() }),
+  /**
+   * Begins a region of nodes with one tag. `run` runs them, and again in backward; a run that is
+   * recorded does nothing here, because the nodes that it records have the tag.
+   */
+  recompute: define<RegionParams>({ run: () => undefined }),
   /** Makes a tensor the result of a collective, or one that is waited for. */
   setAsynchronous: define<{ value: boolean }>({
     run: ([t], { value }) => void (value ? asynchronous : waited)(t as Tensor),

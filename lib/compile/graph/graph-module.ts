@@ -7,11 +7,13 @@ import { layers } from '../../core/hooks.js';
 import { lateResultOf } from '../../core/late-results.js';
 import type { DrawParams } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
+import { recomputeTags } from '../partition/tags.js';
 import { copyAtSizes } from './copy.js';
 import { effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
 import { lint } from './lint.js';
 import type { Node, NodeOrigin, Value, ValueMeta } from './node.js';
+import { type Region, regionsOf } from './regions.js';
 import { stepWatch } from './step-watch.js';
 import { BySizes } from './symbols.js';
 import { communicates, isWait } from './traits.js';
@@ -35,8 +37,14 @@ export interface Step {
   readonly isWait: boolean;
 }
 
-/** The origin of the node that runs while another capture records the run; null outside. */
-export const replayed: { origin: NodeOrigin | null } = { origin: null };
+/**
+ * The origin of the node that runs while another capture records the run, and its tags that say
+ * what backward computes again; null outside.
+ */
+export const replayed: { origin: NodeOrigin | null; tags: ReadonlySet<string> | null } = {
+  origin: null,
+  tags: null,
+};
 
 /**
  * A graph that can be called. Edits take effect at {@link GraphModule.recompile}.
@@ -51,6 +59,8 @@ export class GraphModule {
   private placeholders: readonly number[] = [];
   private results: readonly number[] = [];
   private initial: readonly RunValue[] = [];
+  /** The regions that backward computes again, by their first steps. */
+  private regions: ReadonlyMap<number, Region> = new Map();
   private text = '';
   /** What calls of a dynamic graph run; null for a graph of fixed shapes. */
   private specialised: BySizes<GraphModule> | null = null;
@@ -77,6 +87,7 @@ export class GraphModule {
     this.placeholders = placeholders;
     this.results = results;
     this.initial = initial;
+    this.regions = regionsOf(steps, results, (at) => initial[at] !== null);
     this.text = this.graph.toString();
     const { symbols } = this.graph;
     this.specialised = symbols.length === 0 ? null : new BySizes(symbols);
@@ -112,28 +123,58 @@ export class GraphModule {
     const values = this.initial.slice();
     for (let i = 0; i < this.placeholders.length; i++)
       values[this.placeholders[i] as number] = inputs[i] as RunValue;
+    this.runSteps(0, this.steps.length, values);
+    return this.results.map((at) => values[at] as RunValue);
+  }
+
+  private runSteps(start: number, end: number, values: RunValue[]): void {
     const outer = gradMode();
     let mode = outer;
     const captures = layers.backend.capture !== null;
     const watch = stepWatch.current;
+    const hasRegions = this.regions.size > 0 && !captures;
     try {
-      for (let i = 0; i < this.steps.length; i++) {
+      for (let i = start; i < end; i++) {
         const step = this.steps[i] as Step;
         const wanted = step.node.mode ?? outer;
         if (wanted !== mode) {
           setGradMode(wanted);
           mode = wanted;
         }
-        if (captures) replayed.origin = step.node.origin;
-        if (watch === null) runStep(step, values, this.layer);
+        if (captures) replay(step.node);
+        const region = hasRegions ? this.regions.get(i) : undefined;
+        if (region !== undefined) {
+          this.runRegion(i + 1, region, values);
+          i = region.end - 1;
+        } else if (watch === null) runStep(step, values, this.layer);
         else watch.around([step], values, () => runStep(step, values, this.layer));
       }
     } finally {
-      replayed.origin = null;
+      replay(null);
       setGradMode(outer);
     }
-    return this.results.map((at) => values[at] as RunValue);
   }
+
+  /** Runs a region by the function that runs it again in backward. That keeps the inputs only. */
+  private runRegion(start: number, region: Region, values: RunValue[]): void {
+    const { end, inputs, outputs, params } = region;
+    const { initial } = this;
+    const body = (...given: readonly unknown[]): readonly unknown[] => {
+      const own = initial.slice();
+      for (let i = 0; i < inputs.length; i++) own[inputs[i] as number] = given[i] as RunValue;
+      this.runSteps(start, end, own);
+      return outputs.map((at) => own[at]);
+    };
+    const given = inputs.map((at) => values[at]);
+    const made = params.run(body, given, params.settings);
+    for (let i = 0; i < outputs.length; i++) values[outputs[i] as number] = made[i] as RunValue;
+  }
+}
+
+/** Sets what a capture that records the run of a node takes over from it. */
+function replay(node: Node | null): void {
+  replayed.origin = node?.origin ?? null;
+  replayed.tags = node === null ? null : recomputeTags(node.tags);
 }
 
 /** Runs one node: an op by `layer`, or an effect. @internal */

@@ -1,14 +1,19 @@
 /** The partition that eager mode has: forward computes what the function does, and no more. */
 import { extract } from './extract.js';
-import { halvesOf, type JointGraph, type Partition } from './joint-graph.js';
+import { type Halves, halvesOf, type JointGraph, type Partition } from './joint-graph.js';
 import { Memory } from './memory.js';
+import { RecomputeTags } from './recomputable.js';
 
 /**
  * Makes a joint graph two graphs, of which forward saves what backward reads of it, as eager mode
  * does. Views are computed again from what they are views of, so no memory is saved twice. An input
  * of the function is saved as itself: backward sees what it holds by then, and so do views of it.
  *
- * Nodes that change memory, communicate or draw random numbers stay in their half and order. Random
+ * Nodes with the tag `mustRecompute`, as those of checkpoints have, are computed again from what
+ * their region reads, except those with `mustSave` or `preferSave`; collectives with
+ * `reshardAfterForward` communicate again.
+ *
+ * Other nodes that change memory, communicate or draw random numbers stay in their half and order. Random
  * states are saved, and never drawn again.
  *
  * @throws CompileError for a graph without tangents, one that uses a value before it is computed,
@@ -16,8 +21,20 @@ import { Memory } from './memory.js';
  * @see PyTorch `functorch.compile.default_partition`
  */
 export function defaultPartition(joint: JointGraph): Partition {
-  return extract(joint, halvesOf(joint), new Memory(joint.graph, joint.shared), {
-    saves: () => true,
+  const halves = halvesOf(joint);
+  const memory = new Memory(joint.graph, joint.shared);
+  return extractAsTagged(joint, halves, memory, new RecomputeTags(halves.forward, memory));
+}
+
+/** Saves all but what tags say. @internal */
+export function extractAsTagged(
+  joint: JointGraph,
+  halves: Halves,
+  memory: Memory,
+  tags: RecomputeTags,
+): Partition {
+  return extract(joint, halves, memory, {
+    saves: (value) => tags.crosses(value) || !tags.isRecomputed(value.node),
     savesEarly: () => false,
   });
 }

@@ -166,7 +166,8 @@ function backwardGraph(joint: JointGraph, plan: BackwardPlan, saved: readonly No
   const graph = new Graph();
   const copies = new Map<Node, Node>();
   const inputs = new ValueMap<Node>();
-  for (const value of saved) inputs.set(value, savedInput(graph, value));
+  const again = new Set(plan.nodes);
+  for (const value of saved) inputs.set(value, savedInput(graph, value, again.has(value.node)));
   for (const node of joint.tangents)
     copies.set(
       node,
@@ -184,8 +185,11 @@ function backwardGraph(joint: JointGraph, plan: BackwardPlan, saved: readonly No
   return graph;
 }
 
-/** The placeholder of a saved value. That of a first output has the node's number. */
-function savedInput(graph: Graph, { node, output }: NodeValue): Node {
+/**
+ * The placeholder of a saved value. That of a first output has the node's number, unless backward
+ * computes the node again for its other outputs.
+ */
+function savedInput(graph: Graph, { node, output }: NodeValue, isComputed: boolean): Node {
   const { name, origin, tags, metas } = node;
   const fields = {
     kind: 'placeholder',
@@ -193,7 +197,7 @@ function savedInput(graph: Graph, { node, output }: NodeValue): Node {
     tags,
     metas: metas.slice(output, output + 1),
   } as const;
-  if (output === 0) return push(graph, new Node({ ...fields, name }, node.id));
+  if (output === 0 && !isComputed) return push(graph, new Node({ ...fields, name }, node.id));
   return push(graph, new Node({ ...fields, name: `${name}.${output}` }));
 }
 

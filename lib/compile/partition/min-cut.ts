@@ -5,11 +5,12 @@
 
 import { optionsOf } from '../../core/options.js';
 import type { Node } from '../graph/node.js';
+import { extractAsTagged } from './default.js';
 import { extract, isTensor } from './extract.js';
 import { halvesOf, type JointGraph, type Partition } from './joint-graph.js';
 import { bytesOf, Memory } from './memory.js';
+import { RecomputeTags } from './recomputable.js';
 import { cheapestValues } from './saved-values.js';
-import { isTagged } from './tags.js';
 
 /** Options of {@link minCutRematerializationPartition}. */
 export interface MinCutOptions {
@@ -32,8 +33,10 @@ export interface MinCutOptions {
  * the program changed in place after forward, even if eager mode would not have saved it.
  *
  * Tags of nodes say otherwise. `mustSave` saves what backward reads. `mustRecompute` computes again
- * what can be; as `mustRecompute:a` it names a region, from which other regions get saved values.
- * `reshardAfterForward` makes backward communicate again.
+ * what can be; as `mustRecompute:a` it names a region, from which other regions get saved values, and
+ * from whose values nodes of no region are not computed again. `preferSave` and `preferRecompute`
+ * beside it leave a node to the choice, without and with regard to its costs. `reshardAfterForward`
+ * makes backward communicate again.
  *
  * @throws CompileError as {@link defaultPartition}; ArgumentError for an unknown option
  * @see PyTorch `functorch.compile.min_cut_rematerialization_partition`
@@ -46,13 +49,14 @@ export function minCutRematerializationPartition(
   const halves = halvesOf(joint);
   const memory = new Memory(joint.graph, joint.shared);
   const free = new Set(parameters);
-  const values = cheapestValues(joint, halves, memory, free);
+  const tags = new RecomputeTags(halves.forward, memory);
+  const values = cheapestValues(joint, halves, memory, tags, free);
   const smallest = extract(joint, halves, memory, {
-    saves: (value) => values.saved.has(value) || !values.considered.has(value.node),
+    saves: (value) =>
+      values.saved.has(value) || tags.crosses(value) || !values.considered.has(value.node),
     savesEarly: (value) => values.saved.has(value),
   });
-  if (joint.graph.nodes.some(isTagged)) return smallest;
-  const all = extract(joint, halves, memory, { saves: () => true, savesEarly: () => false });
+  const all = extractAsTagged(joint, halves, memory, tags);
   return savedBytes(smallest, free) <= savedBytes(all, free) ? smallest : all;
 }
 

@@ -5,9 +5,8 @@
 import type { Node, ValueMeta } from '../graph/node.js';
 import { communicates, isRandom, isView, writes } from '../graph/traits.js';
 import { bytesOf, isAlias, type Memory } from './memory.js';
-import { isResharded, regionOf } from './tags.js';
-
-const SAVE = 'mustSave';
+import { isResharded, PREFER_RECOMPUTE, PREFER_SAVE, regionOf, SAVE } from './tags.js';
+import { type NodeValue, ValueMap } from './value-map.js';
 
 /**
  * Whether the node, run again in backward, may give another value or repeat an effect. @internal
@@ -38,23 +37,63 @@ export function isCostly(node: Node): boolean {
 }
 
 /**
- * Whether backward must compute the node again: `mustRecompute`, or for collectives
- * `reshardAfterForward`. Of two regions `mustRecompute:a` and `mustRecompute:b`, the second gets
- * what it reads of the first as a saved value.
+ * What the tags of forward say. The nodes of a region are computed again from what the region
+ * reads: of a region `mustRecompute:a`, another one gets saved values, and nodes of no region that
+ * read its values are not computed again from there.
  *
  * @internal
  */
-export function isRecomputed(node: Node, users: readonly Node[]): boolean {
-  if (communicates(node) && isResharded(node)) return true;
-  const region = regionOf(node);
-  if (region === undefined || node.tags.has(SAVE)) return false;
-  return users.every((user) => (regionOf(user) ?? region) === region);
+export class RecomputeTags {
+  private readonly memory: Memory;
+  /** The values that another region reads, and the nodes that read values of another region. */
+  private readonly read = new ValueMap<true>();
+  private readonly reading = new Set<Node>();
+
+  constructor(forward: readonly Node[], memory: Memory) {
+    this.memory = memory;
+    for (const node of forward)
+      for (const value of node.reads) if ('node' in value) this.addRead(node, value);
+  }
+
+  private addRead(node: Node, value: NodeValue): void {
+    const base = this.memory.base(value);
+    const [own, other] = [regionOf(node), regionOf(base.node)];
+    if (other === undefined || own === other || base.node.tags.has(SAVE)) return;
+    if (own !== undefined) this.read.set(base, true);
+    if (other !== '') this.reading.add(node);
+  }
+
+  /** Whether the value is saved because another region begins with it. */
+  crosses(value: NodeValue): boolean {
+    return this.read.has(value);
+  }
+
+  /** Whether backward computes the node again where no partition weighs what that costs. */
+  isRecomputed(node: Node): boolean {
+    if (isUnrepeatable(node, this.memory)) return false;
+    if (communicates(node) && isResharded(node)) return true;
+    return regionOf(node) !== undefined && !node.tags.has(SAVE) && !node.tags.has(PREFER_SAVE);
+  }
+
+  /** Whether backward must compute the node again: it is never saved. */
+  mustRecompute(node: Node): boolean {
+    return this.isRecomputed(node) && !node.tags.has(PREFER_RECOMPUTE);
+  }
+
+  /** Whether values of the node are saved wherever backward reads them. */
+  isSaved(node: Node): boolean {
+    if (node.tags.has(SAVE)) return true;
+    return regionOf(node) !== undefined && !hasChoice(node);
+  }
+
+  /** Whether backward must not compute the node again, although it could. */
+  isKept(node: Node): boolean {
+    if (this.isSaved(node) || this.reading.has(node)) return true;
+    return isCostly(node) && !node.tags.has(PREFER_RECOMPUTE);
+  }
 }
 
-/** Whether a value of the node is saved wherever backward reads it. @internal */
-export function isSaved(node: Node): boolean {
-  return node.tags.has(SAVE) || regionOf(node) !== undefined;
-}
+const hasChoice = ({ tags }: Node): boolean => tags.has(PREFER_SAVE) || tags.has(PREFER_RECOMPUTE);
 
 /** Whether a compiler can compute the node in the same pass over memory as others. @internal */
 export function isFusible(node: Node): boolean {

@@ -10,7 +10,7 @@ import { isTensor } from './extract.js';
 import type { Halves, JointGraph } from './joint-graph.js';
 import { FlowNetwork } from './max-flow.js';
 import { bytesOf, isAlias, type Memory } from './memory.js';
-import { isCostly, isFusible, isRecomputed, isSaved, isUnrepeatable } from './recomputable.js';
+import { isFusible, isUnrepeatable, type RecomputeTags } from './recomputable.js';
 import { type NodeValue, ValueMap } from './value-map.js';
 
 /** The choice. */
@@ -25,9 +25,10 @@ export function cheapestValues(
   joint: JointGraph,
   halves: Halves,
   memory: Memory,
+  tags: RecomputeTags,
   free: ReadonlySet<Node>,
 ): SavedValues {
-  const network = new SavingNetwork(joint, halves, memory, free);
+  const network = new SavingNetwork(joint, halves, memory, tags, free);
   return { saved: network.solve(), considered: network.considered };
 }
 
@@ -41,15 +42,23 @@ class SavingNetwork {
   private readonly joint: JointGraph;
   private readonly halves: Halves;
   private readonly memory: Memory;
+  private readonly tags: RecomputeTags;
   private readonly free: ReadonlySet<Node>;
   private readonly users: ReadonlyMap<Node, readonly Node[]>;
   private readonly distances: ReadonlyMap<Node, number>;
   private readonly ofForward: ReadonlySet<Node>;
 
-  constructor(joint: JointGraph, halves: Halves, memory: Memory, free: ReadonlySet<Node>) {
+  constructor(
+    joint: JointGraph,
+    halves: Halves,
+    memory: Memory,
+    tags: RecomputeTags,
+    free: ReadonlySet<Node>,
+  ) {
     this.joint = joint;
     this.halves = halves;
     this.memory = memory;
+    this.tags = tags;
     this.free = free;
     this.users = joint.graph.allUsers();
     this.ofForward = new Set(halves.forward);
@@ -86,11 +95,11 @@ class SavingNetwork {
   }
 
   private addOfForward(node: Node): void {
-    const users = this.users.get(node) ?? [];
-    const unrepeatable = isUnrepeatable(node, this.memory);
-    const again = !unrepeatable && isRecomputed(node, users);
-    this.addVertices(node, (value) => (again ? Number.POSITIVE_INFINITY : this.costOf(value)));
-    if (unrepeatable || (!again && (isSaved(node) || isCostly(node))))
+    const again = this.tags.mustRecompute(node);
+    this.addVertices(node, (value) => {
+      return again && !this.tags.crosses(value) ? Number.POSITIVE_INFINITY : this.costOf(value);
+    });
+    if (!again && (isUnrepeatable(node, this.memory) || this.tags.isKept(node)))
       this.network.addEdge(
         this.source,
         this.computed.get(node) as number,
@@ -127,7 +136,8 @@ class SavingNetwork {
   private costOf(value: NodeValue): number {
     const { node, output } = value;
     const meta = node.metas[output];
-    if (meta === undefined || !isTensor(value) || this.free.has(node) || isSaved(node)) return 0;
+    if (meta === undefined || !isTensor(value) || this.free.has(node)) return 0;
+    if (this.tags.isSaved(node) || this.tags.crosses(value)) return 0;
     const steps = Math.min(100, Math.max(1, this.distances.get(node) as number));
     const users = this.users.get(node) ?? [];
     const fused = node.kind === 'call' && isFusible(node) && users.every(isFusible);

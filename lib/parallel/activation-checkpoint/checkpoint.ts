@@ -12,12 +12,16 @@ import {
 import {
   ArgumentError,
   amp,
+  autograd,
+  compiler,
   forkRng,
   getRngState,
+  graphBreak,
   isGradEnabled,
   setRngState,
 } from '../../index.js';
 import { Recomputation } from './recomputation.js';
+import { policyOfContext } from './selective.js';
 
 /** Runs a function in a context, such as a mode that is on meanwhile. */
 export interface CheckpointContext {
@@ -123,8 +127,39 @@ export function runCheckpoint<R>(
   args: readonly unknown[],
   options: CheckpointOptions,
 ): R {
+  const { preserveRngState, contextFn } = checkedOptions(op, options);
+  return autograd.recomputed(
+    (...given: readonly unknown[]) => synchronous(op, fn(...given)),
+    args,
+    {
+      run: runRecomputed,
+      settings: { op, ...options },
+      preservesRng: preserveRngState,
+      policy: compiler.isCompiling() ? policyNow(op, contextFn) : null,
+    },
+  );
+}
+
+/** What a policy of the contexts chooses. Other contexts end a capture. */
+function policyNow(
+  op: string,
+  contextFn: CheckpointOptions['contextFn'],
+): ReturnType<typeof policyOfContext> | null {
+  if (contextFn === undefined || !isGradEnabled()) return null;
+  const [forward] = contextsOf(op, contextFn);
+  const policy = policyOfContext(forward);
+  if (policy === undefined) graphBreak('checkpoint got contexts of the program');
+  return policy ?? null;
+}
+
+/** Runs the function, keeps its arguments, and runs it again in backward. */
+function runRecomputed(
+  fn: (...args: readonly unknown[]) => unknown,
+  args: readonly unknown[],
+  { op, ...options }: CheckpointOptions & { readonly op: string },
+): unknown {
   const { preserveRngState, determinismCheck, earlyStop, contextFn } = checkedOptions(op, options);
-  if (!isGradEnabled()) return synchronous(op, fn(...args));
+  if (!isGradEnabled()) return fn(...args);
   const [forward, recompute] = contextsOf(op, contextFn);
   const rng = preserveRngState ? getRngState() : null;
   const precision = precisionNow();
@@ -142,12 +177,7 @@ export function runCheckpoint<R>(
     stopsEarly: earlyStop,
     end: () => recompute.release?.(),
   });
-  return call.forward(() =>
-    synchronous(
-      op,
-      forward(() => fn(...args)),
-    ),
-  );
+  return call.forward(() => forward(() => fn(...args)));
 }
 
 function synchronous<R>(op: string, result: R): R {

@@ -72,12 +72,27 @@ export function createSelectiveCheckpointContexts(
       results.restart();
       return library.withDispatchMode((call) => {
         if (call.isInPlace || call.isView) return call.run();
-        if (!saves(op, choose(asked, call.op, ...call.inputs))) return call.run();
+        const policy = policyNamed(op, choose(asked, call.op, ...call.inputs));
+        if (!saves(policy)) return call.run();
         return isRecompute ? results.take(call.op) : results.keep(call.op, call.run());
       }, fn);
     };
   };
-  return [context(false), Object.assign(context(true), { release: () => results.release() })];
+  const forward = context(false);
+  policies.set(forward, (name, ...inputs) =>
+    policyNamed(op, choose({ isRecompute: false }, name, ...inputs)),
+  );
+  return [forward, Object.assign(context(true), { release: () => results.release() })];
+}
+
+/** What a capture asks instead of running in a context of a forward pass. */
+const policies = new WeakMap<CheckpointContext, RecomputePolicyOf>();
+
+type RecomputePolicyOf = (op: string, ...inputs: readonly Tensor[]) => CheckpointPolicyName;
+
+/** The policy of a context that {@link createSelectiveCheckpointContexts} made. @internal */
+export function policyOfContext(context: CheckpointContext): RecomputePolicyOf | undefined {
+  return policies.get(context);
 }
 
 function policyOf(
@@ -99,12 +114,15 @@ function policyOf(
 }
 
 /** @throws ArgumentError for what is no policy */
-function saves(op: string, chosen: CheckpointPolicyName | boolean): boolean {
-  if (typeof chosen === 'boolean') return chosen;
-  if (!Object.hasOwn(CheckpointPolicy, chosen))
-    throw unexpected(op, 'what policy returns', 'a CheckpointPolicy or a boolean', chosen);
-  return chosen === CheckpointPolicy.MUST_SAVE || chosen === CheckpointPolicy.PREFER_SAVE;
+function policyNamed(op: string, chosen: CheckpointPolicyName | boolean): CheckpointPolicyName {
+  if (typeof chosen === 'boolean')
+    return chosen ? CheckpointPolicy.MUST_SAVE : CheckpointPolicy.PREFER_RECOMPUTE;
+  if (Object.hasOwn(CheckpointPolicy, chosen)) return chosen;
+  throw unexpected(op, 'what policy returns', 'a CheckpointPolicy or a boolean', chosen);
 }
+
+const saves = (policy: CheckpointPolicyName): boolean =>
+  policy === CheckpointPolicy.MUST_SAVE || policy === CheckpointPolicy.PREFER_SAVE;
 
 /** The results of chosen calls, by op, in the order of the calls. */
 class KeptResults {
