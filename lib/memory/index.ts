@@ -1,4 +1,5 @@
 /** The `memory` namespace: statistics and snapshots of the allocators of the CPU and of GPUs. */
+import { runDeferred } from '../core/deferred.js';
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { DeviceError, type MemoryHolder } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
@@ -49,6 +50,7 @@ export function emptyCache(which: DeviceName | Device = 'cpu'): void {
  */
 export function collect(): void {
   reportUse('memory.collect');
+  runDeferred(); // ops that have not run hold their operands and results
   writer.words.dropToken();
   collectGarbage();
   writer.addon.trimHeap();
@@ -108,5 +110,6 @@ export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
 export function recordHistory(enabled = true): void {
   checkFlag('memory.recordHistory', 'enabled', enabled);
   reportUse('memory.recordHistory');
+  runDeferred();
   setRecording(enabled);
 }

@@ -181,7 +181,7 @@ export class LazySegment {
     const device = node.metas[0]?.device ?? inputs.find((t) => t.storage !== null)?.device;
     if (device === undefined) return false;
     const { place } = this;
-    if (place === null || this.path.length === 0) {
+    if (place === null) {
       const { backend } = this;
       this.place = { backend, device, stream: device.currentStream, scope: currentScope };
       return true;
@@ -255,6 +255,7 @@ export class LazySegment {
     this.path = [];
     this.draws = [];
     this.plain = [];
+    this.place = null;
     inputs.clear();
     this.forget();
     try {

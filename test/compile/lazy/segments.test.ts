@@ -231,6 +231,30 @@ describe('a lazy segment', () => {
     assert.equal(bytesOf(run), bytesOf(fn));
   });
 
+  it('has run when garbage is collected, and holds none of its tensors then', () => {
+    const fn = broken((x: Tensor) => {
+      memory.collect();
+      const before = memory.stats().allocatedBytes;
+      x.mul(2).add(1);
+      memory.collect();
+      return memory.stats().allocatedBytes - before;
+    });
+    for (let i = 0; i < 3; i++) assert.equal(fn(ones([1000])), 0);
+  });
+
+  it('does not hold the scope that it was in', () => {
+    const fn = broken((x: Tensor) => {
+      memory.collect();
+      const before = memory.stats().allocatedBytes;
+      const y = zeros([1]);
+      scope(() => y.set_(x.mul(2))); // y owns what the scope made
+      y.dispose();
+      memory.collect();
+      return memory.stats().allocatedBytes - before;
+    });
+    for (let i = 0; i < 3; i++) assert.equal(fn(ones([1000])), 0);
+  });
+
   it('draws the random numbers of an uncompiled call', () => {
     const fn = (x: Tensor): unknown => [
       dropout(x, 0.5).tolist(),
