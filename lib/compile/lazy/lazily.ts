@@ -20,6 +20,8 @@ type CallModule = NonNullable<(typeof moduleCalls)['run']>;
 interface Continued {
   readonly segment: LazySegment;
   readonly callModule: CallModule;
+  /** Whether it has ended; what it has started may run on. */
+  hasEnded: boolean;
 }
 
 /** What records the ops of the running function; null while none runs. */
@@ -31,9 +33,15 @@ let unfinished = 0;
 let eager: Backend | null = null;
 const pending = new Set<LazySegment>();
 
+/** The asynchronous call that goes on now, after an `await`. */
+function goingOn(): Continued | undefined {
+  if (unfinished === 0) return undefined;
+  const call = continued.getStore();
+  return call?.hasEnded === false ? call : undefined;
+}
+
 /** The segment of the function that runs now, if it runs lazily. */
-const running = (): LazySegment | undefined =>
-  current ?? (unfinished > 0 ? continued.getStore()?.segment : undefined);
+const running = (): LazySegment | undefined => current ?? goingOn()?.segment;
 
 function runPending(): void {
   deferred.run = null;
@@ -146,7 +154,7 @@ export function lazily(program: LazyProgram, callModule: CallModule, fn: () => u
   runDeferred();
   if (before !== lazy) eager = before;
   const segment = new LazySegment(program, eager as Backend);
-  if (program.isAsynchronous) return continuedRun({ segment, callModule }, fn);
+  if (program.isAsynchronous) return continuedRun({ segment, callModule, hasEnded: false }, fn);
   const outer = current;
   current = segment;
   layers.backend = lazy;
@@ -188,6 +196,7 @@ async function continuedRun(call: Continued, fn: () => unknown): Promise<unknown
     runAfterFailure();
     throw error;
   } finally {
+    call.hasEnded = true;
     if (--unfinished === 0) {
       if (layers.backend === lazy) layers.backend = eager as Backend;
       if (moduleCalls.run === callContinued) moduleCalls.run = null;
@@ -196,8 +205,8 @@ async function continuedRun(call: Continued, fn: () => unknown): Promise<unknown
 }
 
 const callContinued: CallModule = (module, args, call) => {
-  const store = continued.getStore();
-  return store === undefined ? call(module, args) : store.callModule(module, args, call);
+  const caller = goingOn();
+  return caller === undefined ? call(module, args) : caller.callModule(module, args, call);
 };
 
 /** Runs `fn` as if no function ran lazily: its ops run at once. */

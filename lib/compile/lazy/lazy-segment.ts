@@ -104,7 +104,7 @@ export class LazySegment {
     params: object,
     into: Tensor | null,
   ): Tensor[] | null {
-    if (this.path.length >= MAX_CALLS) return null;
+    if (this.path.length === 0 ? this.program.isFull : this.path.length >= MAX_CALLS) return null;
     const call = this.numbered(op, inputs, params, into);
     if (call === null) return null;
     const { program, path } = this;

@@ -145,6 +145,26 @@ describe('an asynchronous function', () => {
     assert.equal(graphs.length, 2);
   });
 
+  it('records nothing of what it started and left, once it has ended', async () => {
+    const { graphs, backend } = listing();
+    const left: Promise<unknown>[] = [];
+    const fn = compile(
+      async (x: Tensor) => {
+        left.push(sleep(5).then(() => x.mul(2).tolist()));
+        return x.add(1);
+      },
+      { backend },
+    );
+    const other = compile(async () => sleep(10), { backend });
+    for (let i = 0; i < 2; i++) {
+      const waiting = other(); // so that functions go on after others
+      assert.deepEqual((await fn(ones([1]))).tolist(), [2]);
+      assert.deepEqual(await left.pop(), [2]);
+      await waiting;
+    }
+    assert.deepEqual(graphs, [['add']]);
+  });
+
   it('has gradients', async () => {
     const fn = compile(async (x: Tensor) => {
       const y = x.square();

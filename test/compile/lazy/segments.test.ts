@@ -114,18 +114,25 @@ describe('a function that reads values in between', () => {
     assert.ok(graphs.length <= 8, `${graphs.length} graphs`);
   });
 
-  it('runs op by op when its calls differ too often', () => {
+  it('runs op by op when its calls differ too often, or the parts of one call', () => {
     const { graphs, backend } = listing();
-    const fn = compile(
-      (x: Tensor) => {
-        let y = x;
-        for (let i = x.item<number>(); i > 0; i--) y = y.add(1);
-        return y;
-      },
-      { backend },
-    );
+    const double = (x: Tensor): Tensor => {
+      let y = x;
+      for (let i = x.item<number>(); i > 0; i--) y = y.add(1);
+      return y;
+    };
+    const fn = compile(double, { backend });
     for (let n = 1; n < 100; n++) assert.equal(fn(tensor(n)).item(), 2 * n);
     assert.equal(graphs.length, 64);
+    const all = broken((xs: readonly Tensor[]) => xs.map((x) => double(x).item<number>()), backend);
+    const numbers = Array.from({ length: 99 }, (_, i) => i + 1);
+    const xs = numbers.map((n) => tensor(n));
+    for (let i = 0; i < 2; i++)
+      assert.deepEqual(
+        all(xs),
+        numbers.map((n) => 2 * n),
+      );
+    assert.equal(graphs.length, 128);
   });
 
   it('is in the report of explain, with the break', () => {
