@@ -160,7 +160,8 @@ export class LazySegment {
     const { shape, strides, storageOffset, dtype, device } = t;
     const number = this.next++;
     const standIn = new Tensor(shape, strides, storageOffset, dtype, device, storage);
-    standIn.retain();
+    storage.retain();
+    storage.refs--; // the retain alone counts: other owners may be counted anew meanwhile
     this.inputs.set(number, standIn);
     this.numbers.set(t, number);
     return number;
@@ -278,8 +279,7 @@ export class LazySegment {
       const standIn = this.inputs.get(number) as Tensor;
       const memory = this.outer.get(standIn.storage as Storage) as OuterMemory;
       memory.tensors--;
-      standIn.release();
-      standIn.dispose();
+      letGoOf(standIn);
       this.inputs.delete(number);
     }
     this.next = known;
@@ -298,10 +298,16 @@ export class LazySegment {
 }
 
 function letGo(inputs: ReadonlyMap<number, Tensor>): void {
-  for (const t of inputs.values()) {
-    t.release();
-    t.dispose();
-  }
+  for (const t of inputs.values()) letGoOf(t);
+}
+
+/** A backend may keep the tensor; disposed, it does not keep the memory. */
+function letGoOf(standIn: Tensor): void {
+  const { storage } = standIn;
+  if (storage === null || storage.handle === 0) return;
+  storage.refs++; // which `dispose` takes
+  standIn.dispose();
+  storage.release();
 }
 
 /**

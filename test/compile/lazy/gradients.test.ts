@@ -40,7 +40,35 @@ const programs: Record<string, () => Tensor | null> = {
   },
 };
 
+/** Reads its gradient, and uses it once more in an op that has not run when it hands it over. */
+class Doubled extends autograd.Function {
+  static override keepsNoGrads = true;
+  static forward(_ctx: autograd.FunctionContext, x: Tensor): Tensor {
+    return x.mul(2);
+  }
+  static backward(_ctx: autograd.FunctionContext, g: Tensor): Tensor {
+    const grad = g.mul(2);
+    assert.deepEqual(grad.tolist(), [2, 2]);
+    grad.add(1);
+    return grad;
+  }
+}
+
 describe('a lazy segment', () => {
+  it('leaves a gradient that it reads to those that own it', () => {
+    const program = (): unknown => {
+      const x = tensor([1, 2], { requiresGrad: true });
+      Doubled.apply(x).sum().backward();
+      const grad = x.grad as Tensor;
+      x.grad = null;
+      return grad.tolist();
+    };
+    for (const backend of backends) {
+      const compiled = compile(() => (graphBreak(), program()), { backend });
+      for (let call = 0; call < 2; call++) assert.deepEqual(compiled(), program());
+    }
+  });
+
   for (const [name, program] of Object.entries(programs))
     for (const backend of backends)
       it(`has the gradients of ${name}, with ${backend}`, () => {

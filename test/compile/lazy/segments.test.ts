@@ -242,6 +242,8 @@ describe('a lazy segment', () => {
     const fn = broken((x: Tensor) => {
       memory.collect();
       const before = memory.stats().allocatedBytes;
+      const use = (y: Tensor): number[] => [y.sum().item(), y.add(1).sum().item()];
+      assert.deepEqual(use(x.mul(2)), [2000, 3000]);
       x.mul(2).add(1);
       memory.collect();
       return memory.stats().allocatedBytes - before;
