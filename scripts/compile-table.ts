@@ -2,8 +2,6 @@
  * Writes the table of docs/compile.md: what compile captures, what it breaks into frames and what it
  * refuses. With --check, fails if the page differs.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import '../lib/distributed.js'; // ops of its own are in the table of ops, too
 import { dispatch } from '../lib/core/dispatch.js';
 import type { AnyOp, Sample } from '../lib/core/op.js';
@@ -14,9 +12,7 @@ import { distributedFeatures, inFakeWorld } from '../test/compiled/distributed-f
 import { features } from '../test/compiled/feature-list.js';
 import { type Feature, type Outcome, outcomeOf, type Program } from '../test/compiled/features.js';
 import { ownOps } from '../test/every-op/differentiable.js';
-
-const page = fileURLToPath(new URL('../docs/compile.md', import.meta.url));
-const [start, end] = ['<!-- Written by `npm run generate`. -->\n', '<!-- End. -->\n'];
+import { withParts, writeOrCheck } from './written-parts.js';
 
 interface Row {
   readonly what: string;
@@ -109,16 +105,7 @@ async function table(): Promise<string> {
   ].join('\n');
 }
 
-const text = readFileSync(page, 'utf8');
-const [before, rest = ''] = text.split(start);
-const [, after] = rest.split(end);
-if (after === undefined) throw new Error(`docs/compile.md: expected ${start} and ${end}`);
-const written = `${before}${start}${await table()}${end}${after}`;
-let code = 0;
-if (!process.argv.includes('--check')) writeFileSync(page, written);
-else if (written !== text) {
-  console.error('docs/compile.md differs from what compile does: run npm run generate');
-  code = 1;
-}
+const written = await table();
+const code = writeOrCheck('docs/compile.md', (page) => withParts(page, [written]));
 writer.addon.shutdown();
 process.exit(code);

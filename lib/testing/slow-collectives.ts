@@ -58,7 +58,7 @@ class Wire {
   private readonly bandwidth: number;
   private readonly clock = new StreamClock();
   /** Results whose time is not known yet, in the order of their collectives. */
-  private readonly underWay: Delivery[] = [];
+  private readonly inFlight: Delivery[] = [];
   private freeAt = 0;
 
   constructor(latency: number, bandwidth: number) {
@@ -72,13 +72,13 @@ class Wire {
     const { sent } = trafficOf(call, group.size, group.place);
     const seconds = this.latency + sent / this.bandwidth;
     const delivery = new Delivery(this, this.clock.mark(output.device), 1e3 * seconds);
-    this.underWay.push(delivery);
+    this.inFlight.push(delivery);
     addLateResult(output, delivery);
   }
 
   /** Finds the times of all results up to this one. */
   settle(last: Delivery): void {
-    for (let next = this.underWay.shift(); next !== undefined; next = this.underWay.shift()) {
+    for (let next = this.inFlight.shift(); next !== undefined; next = this.inFlight.shift()) {
       this.freeAt = Math.max(this.freeAt, this.clock.time(next.sent)) + next.ms;
       this.clock.free(next.sent);
       next.at = this.freeAt;
@@ -87,7 +87,7 @@ class Wire {
   }
 
   close(): void {
-    const last = this.underWay.at(-1);
+    const last = this.inFlight.at(-1);
     if (last !== undefined) this.settle(last);
     this.clock.dispose();
   }

@@ -1,0 +1,152 @@
+/**
+ * Writes the tables of timelines in docs/spmd.md and their pictures: simulated ones by the model, and
+ * those of ranks from the newest figures in bench/results. With --check, fails if they differ.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { FakeTensorMode } from '../lib/compile/index.js';
+import { destroyProcessGroup, initProcessGroup } from '../lib/distributed.js';
+import { writer } from '../lib/eager/submit.js';
+import { nn, optim, randn, type Tensor } from '../lib/index.js';
+import * as spmd from '../lib/spmd/index.js';
+import { withParts, writeOrCheck } from './written-parts.js';
+
+const results = fileURLToPath(new URL('../bench/results', import.meta.url));
+const [LAYERS, DIM, LARGE] = [5, 4096, 4096];
+
+type Pass = readonly [name: string, pass: (gm: spmd.IterGraphModule) => void];
+
+const PASSES: readonly Pass[] = [
+  ['no passes', () => {}],
+  ['commFusionWithConcat(gm, 100)', (gm) => spmd.commFusionWithConcat(gm, 100)],
+  ['scheduleCommWait(gm)', (gm) => spmd.scheduleCommWait(gm)],
+  [
+    "iterMoveGradsAndOptimizers(gm, 'allReduceFused_1', 'relu')",
+    (gm) => {
+      spmd.removeCopyFromOptimizer(gm);
+      spmd.iterMoveGradsAndOptimizers(gm, 'allReduceFused_1', 'relu');
+    },
+  ],
+];
+
+/** The graph of a step of one rank of many, after the first passes. */
+function graphAfter(passes: number): spmd.IterGraphModule['main'] {
+  const layers = Array.from({ length: LAYERS }, () => [new nn.Linear(DIM, DIM), new nn.ReLU()]);
+  const model = new nn.Sequential(...(layers.flat() as never[])).to('cuda');
+  const optimizer = new optim.Adam(model.parameters(), { capturable: true, fused: true });
+  const batch = randn([DIM, DIM], { device: 'cuda' });
+  let made: spmd.IterGraphModule | undefined;
+  const gmTransformation = (module: spmd.StepModule): spmd.IterGraphModule => {
+    made = new spmd.IterGraphModule(module);
+    for (const [, pass] of PASSES.slice(0, passes + 1)) pass(made);
+    made.finalizeSetup();
+    return made;
+  };
+  const step = spmd.compile({ gmTransformation })(
+    (net: typeof model, adam: typeof optimizer, x: Tensor): void => {
+      net(x as never)
+        .sum()
+        .backward();
+      adam.step();
+      adam.zeroGrad();
+    },
+  );
+  step(model, optimizer, batch, { lastTrainStep: true });
+  return (made as unknown as spmd.IterGraphModule).main;
+}
+
+const code = (name: string): string => (name === 'no passes' ? name : `\`${name}\``);
+const table = (head: string, rows: readonly (readonly string[])[]): string =>
+  [head, ...rows.map((cells) => `| ${cells.join(' | ')} |`), ''].join('\n');
+
+/** Hundredths where there are few milliseconds. */
+const milliseconds = (ms: number): string => `${ms.toFixed(ms < 100 ? 2 : 1)} ms`;
+
+async function simulated(): Promise<{ readonly text: string; readonly pictures: string[] }> {
+  await initProcessGroup('fake', { rank: 0, worldSize: LARGE });
+  const graphs = new FakeTensorMode().run(() => PASSES.map((_, i) => graphAfter(i)));
+  destroyProcessGroup();
+  const settings = (['graph', 'use'] as const).flatMap((waits) =>
+    [8, LARGE].map((worldSize) => ({ waits, worldSize })),
+  );
+  const rows = graphs.map((graph, i) => [
+    code((PASSES[i] as Pass)[0]),
+    ...settings.map((setting) => milliseconds(spmd.timeline(graph, setting).exposed * 1e3)),
+  ]);
+  const text = table(
+    '| exposed | 8 ranks | 4,096 ranks | 8 ranks, waits at uses | 4,096 ranks, waits at uses |\n' +
+      '| --- | --: | --: | --: | --: |',
+    rows,
+  );
+  const picture = (at: number, what: string): string =>
+    spmd.timeline(graphs[at] as never, { title: `${what}, 4,096 ranks` }).toSvg();
+  const pictures = [picture(0, 'Without passes'), picture(2, 'Fused collectives and late waits')];
+  return { text, pictures };
+}
+
+/** What bench/spmd-overlap.ts keeps. */
+interface Overlap {
+  readonly machine: string;
+  readonly date: string;
+  readonly commit: string;
+  readonly rows: readonly {
+    readonly pass: string;
+    readonly predictedMs: number;
+    readonly ms: number;
+    readonly exposedMs: number;
+    readonly predictedSpeedUp: number;
+    readonly speedUp: number;
+  }[];
+  readonly timelines: readonly (readonly spmd.TimelineEntry[])[];
+}
+
+/** The newest figures of a machine. */
+function newest(machine: RegExp): { readonly file: string; readonly overlap: Overlap } {
+  const names = readdirSync(results).filter((name) => name.endsWith('-spmd-overlap.json'));
+  const file = names
+    .filter((name) => machine.test(name))
+    .sort()
+    .at(-1) as string;
+  return { file, overlap: JSON.parse(readFileSync(`${results}/${file}`, 'utf8')) as Overlap };
+}
+
+function seen(machine: RegExp): { readonly text: string; readonly overlap: Overlap } {
+  const { file, overlap } = newest(machine);
+  const rows = overlap.rows.map((row) => [
+    code(row.pass),
+    milliseconds(row.exposedMs),
+    milliseconds(row.ms),
+    milliseconds(row.predictedMs),
+    row.speedUp.toFixed(2),
+    row.predictedSpeedUp.toFixed(2),
+  ]);
+  const text = table(
+    `${overlap.machine}, ${overlap.date}, at ${overlap.commit} (bench/results/${file}):\n\n` +
+      '| | exposed | step | predicted | speed-up | predicted |\n' +
+      '| --- | --: | --: | --: | --: | --: |',
+    rows,
+  );
+  return { text, overlap };
+}
+
+const ofModel = await simulated();
+const [onCpu, onGpus] = [seen(/\d-cores/), seen(/\dx-nvidia/)];
+const seenPicture = (at: number, what: string): string => {
+  const entries = onCpu.overlap.timelines[at] as readonly spmd.TimelineEntry[];
+  return new spmd.Timeline(`${what}, seen by a rank`, null, entries).toSvg();
+};
+const pictures = {
+  'timeline-before': ofModel.pictures[0],
+  'timeline-after': ofModel.pictures[1],
+  'timeline-seen-before': seenPicture(0, 'Without passes'),
+  'timeline-seen-after': seenPicture(2, 'Fused collectives and late waits'),
+};
+const texts = [ofModel.text, onCpu.text, onGpus.text];
+const codes = [
+  writeOrCheck('docs/spmd.md', (page) => withParts(page, texts)),
+  ...Object.entries(pictures).map(([name, svg]) =>
+    writeOrCheck(`docs/images/${name}.svg`, () => svg as string),
+  ),
+];
+writer.addon.shutdown();
+process.exit(Math.max(...codes));
