@@ -31,8 +31,8 @@ const folders = {
 };
 
 /**
- * Parallel training is written as users could write it: on what is public. Checks of options and
- * arithmetic of shapes give it no power over anything.
+ * Parallel training is written as users could write it: on what is public. Checks of options,
+ * arithmetic of shapes and values as JSON give it no power over anything.
  */
 const publicEntries = [
   'index.ts',
@@ -41,6 +41,10 @@ const publicEntries = [
   'core/options.ts',
   'core/shape.ts',
   'core/chunks.ts',
+  'checkpoint/state/json-values.ts',
+  'checkpoint/state/paths.ts',
+  'checkpoint/state/tensor-places.ts',
+  'checkpoint/state/values.ts',
 ];
 
 /** Layers that may also use the library as its users do. */

@@ -1,6 +1,8 @@
 /** The entry `shardwise/distributed`, for programs of several ranks. */
 import './runtime-distributed.js';
 
+export type { Stateful } from './checkpoint/state/paths.js';
+export type { CheckpointState, CheckpointValue } from './checkpoint/state/values.js';
 export {
   type CollectiveDetails,
   CollectiveError,

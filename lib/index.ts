@@ -26,6 +26,13 @@ export {
   saveSafetensors,
   saveText,
 } from './checkpoint/save.js';
+export type { Stateful } from './checkpoint/state/paths.js';
+export type { CheckpointState, CheckpointValue } from './checkpoint/state/values.js';
+export {
+  type LoadCheckpointOptions,
+  loadCheckpoint,
+  saveCheckpoint,
+} from './checkpoint/training-checkpoint.js';
 export {
   type CompileBackend,
   type CompiledGraph,

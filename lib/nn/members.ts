@@ -6,22 +6,10 @@
  */
 
 import { ArgumentError } from '../core/errors.js';
-import { optionsOf, shown, unexpected } from '../core/options.js';
+import { shown, unexpected } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
-import { warnOfArrays } from './unregistered.js';
-
-/** Options of the walks over parameters and buffers. */
-export interface WalkOptions {
-  /** Include the modules below. */
-  recurse?: boolean;
-}
-
-/** What a module walks over, as often as it is asked: each walk sees the module as it is then. */
-export function walk<T>(values: () => Iterator<T>): Iterable<T> {
-  return { [Symbol.iterator]: values };
-}
 
 interface Ordered {
   /** Null while JavaScript's order is the order of registration. */
@@ -54,46 +42,6 @@ export function setMember(module: object, name: string, value: unknown): void {
   const ordered = module as Ordered;
   if (before !== null && (ordered.memberOrder !== null || Object.keys(module).at(-1) !== name))
     ordered.memberOrder = [...before, name];
-}
-
-/** The parameters of a module with dotted names, each once unless `removeDuplicate` is false. */
-export function* walkParameters(
-  root: AnyModule,
-  prefix: string,
-  options: WalkOptions & { removeDuplicate?: boolean },
-): Generator<[string, Parameter]> {
-  const { recurse = true, removeDuplicate = true } = optionsOf(
-    'namedParameters',
-    options,
-    'recurse removeDuplicate',
-  );
-  const seen = new Set<Tensor>();
-  for (const [path, module] of recurse ? root.namedModules(prefix) : [[prefix, root] as const]) {
-    for (const [name, value] of members(module)) {
-      if (!(value instanceof Parameter) || (removeDuplicate && seen.has(value))) continue;
-      seen.add(value);
-      yield [joined(path, name), value];
-    }
-    warnOfArrays(module);
-  }
-}
-
-/** The buffers of a module with dotted names, each once. */
-export function* walkBuffers(
-  root: AnyModule,
-  prefix: string,
-  options: WalkOptions,
-): Generator<[string, Tensor]> {
-  const { recurse = true } = optionsOf('namedBuffers', options, 'recurse');
-  const seen = new Set<Tensor>();
-  for (const [path, module] of recurse ? root.namedModules(prefix) : [[prefix, root] as const]) {
-    for (const name of module.bufferNames.keys()) {
-      const value = valueAt(module, name);
-      if (!(value instanceof Tensor) || seen.has(value)) continue;
-      seen.add(value);
-      yield [joined(path, name), value];
-    }
-  }
 }
 
 /** @throws ArgumentError if no parameter has this path */

@@ -19,19 +19,7 @@ import { zeroGradArguments } from '../core/zero-grad-arguments.js';
 import { describe, requireTensor } from '../ops/operand.js';
 import { convertModule, type EmptyTarget, emptyModule, type ModuleTarget } from './convert.js';
 import { describeModule } from './describe.js';
-import {
-  bufferAt,
-  joined,
-  members,
-  parameterAt,
-  quoted,
-  setMember,
-  valueAt,
-  type WalkOptions,
-  walk,
-  walkBuffers,
-  walkParameters,
-} from './members.js';
+import { bufferAt, members, parameterAt, quoted, setMember, valueAt } from './members.js';
 import {
   addForwardHook,
   addModuleHook,
@@ -46,6 +34,14 @@ import {
   makeHooks,
 } from './module-hooks.js';
 import { Parameter } from './parameter.js';
+import {
+  seconds,
+  type WalkOptions,
+  walk,
+  walkBuffers,
+  walkModules,
+  walkParameters,
+} from './walks.js';
 
 export type { EmptyTarget, ModuleTarget, WalkOptions };
 
@@ -65,22 +61,6 @@ const bufferArguments = defineArguments(
 
 function* walkChildren(module: AnyModule): Generator<[string, AnyModule]> {
   for (const [name, value] of members(module)) if (value instanceof Module) yield [name, value];
-}
-
-function* walkModules(
-  module: AnyModule,
-  prefix: string,
-  seen: Set<AnyModule>,
-): Generator<[string, AnyModule]> {
-  if (seen.has(module)) return;
-  seen.add(module);
-  yield [prefix, module];
-  for (const [name, child] of module.namedChildren())
-    yield* child.namedModules(joined(prefix, name), seen);
-}
-
-function* seconds<T>(pairs: Iterable<readonly [string, T]>): Generator<T> {
-  for (const [, value] of pairs) yield value;
 }
 
 export interface Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
@@ -200,10 +180,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    * has the modules to leave out, and gets those that are walked over.
    */
   namedModules(prefix = '', seen?: Set<AnyModule>): Iterable<[string, AnyModule]> {
-    if (typeof prefix !== 'string') throw unexpected('namedModules', 'prefix', 'a string', prefix);
-    if (seen !== undefined && !(seen instanceof Set))
-      throw unexpected('namedModules', 'seen', 'a set of modules', seen);
-    return walk(() => walkModules(this, prefix, seen ?? new Set()));
+    return walk(() => walkModules(this, prefix, seen));
   }
 
   /** This module and all submodules, each once. */
@@ -219,11 +196,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return walk(() => walkParameters(this, prefix, options));
   }
 
-  /**
-   * The parameters of this module and its submodules, each once. Can be walked many times.
-   *
-   * @see PyTorch `torch.nn.Module.parameters`
-   */
+  /** The parameters of this module and its submodules, each once. */
   parameters(options: WalkOptions = {}): Iterable<Parameter> {
     return walk(() => seconds(this.namedParameters('', options)));
   }

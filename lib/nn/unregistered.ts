@@ -25,12 +25,12 @@ function warnOfArray(module: AnyModule, name: string, list: readonly unknown[]):
   const parts = list.filter((each) => each instanceof Parameter || isModule(each));
   const { constructor } = module;
   if (parts.length === 0 || warned.get(constructor)?.has(name)) return;
-  const lost = new Set(parts);
+  const unregistered = new Set(parts);
   for (const each of module.modules()) {
-    lost.delete(each);
-    for (const member of Object.values(each)) lost.delete(member);
+    unregistered.delete(each);
+    for (const member of Object.values(each)) unregistered.delete(member);
   }
-  if (lost.size === 0) return;
+  if (unregistered.size === 0) return;
   warned.set(constructor, (warned.get(constructor) ?? new Set()).add(name));
   const modules = parts.some(isModule);
   process.emitWarning(

@@ -155,6 +155,10 @@ export interface StateNames {
   step: boolean | 'optional';
 }
 
+/** What a state needs that went through JSON. */
+const NO_JSON =
+  'a tensor (JSON keeps none: use saveCheckpoint(file, { model, optimizer }) and loadCheckpoint)';
+
 /** @throws ArgumentError if a name is missing or unknown, a shape differs, or a count is wrong */
 function checkParamState(
   op: string,
@@ -174,7 +178,13 @@ function checkParamState(
   for (const name of [...required, ...optional]) {
     const value = values[name] as Tensor | number | null | undefined;
     if (optional.includes(name) && (value === undefined || value === null)) continue;
-    if (!(value instanceof Tensor)) throw unexpected(op, `${name} in ${where}`, 'a tensor', value);
+    if (!(value instanceof Tensor))
+      throw unexpected(
+        op,
+        `${name} in ${where}`,
+        Array.isArray(value) ? NO_JSON : 'a tensor',
+        value,
+      );
     if (!sameShape(value.shape, param.shape))
       throw unexpected(
         op,

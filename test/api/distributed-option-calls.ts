@@ -9,10 +9,12 @@ import * as dist from '../../lib/distributed.js';
 import {
   float32,
   Generator,
+  loadCheckpoint,
   loadSafetensors,
   nn,
   ones,
   SafetensorsFile,
+  saveCheckpoint,
   saveSafetensors,
   type Tensor,
   zeros,
@@ -220,6 +222,11 @@ export function callsOfProcess(): { calls: Calls; values: Values; end: () => voi
   const calls: Calls = {
     saveSafetensors: (o) => saveSafetensors(file, { a: x() }, o),
     loadSafetensors: (o) => loadSafetensors(file, o),
+    loadCheckpoint: async (o) => {
+      const run = path.join(folder, 'run.safetensors');
+      await saveCheckpoint(run, { step: 1 });
+      await loadCheckpoint(run, { step: 0 }, o);
+    },
     'SafetensorsFile.get': async (o) => {
       const opened = await SafetensorsFile.open(file);
       await opened.get('a', o).finally(() => opened.close());
@@ -250,7 +257,7 @@ export function callsOfProcess(): { calls: Calls; values: Values; end: () => voi
   const values: Values = {
     store: new dist.HashStore(), rank: 0, worldSize: 1, timeoutMs: 5000, deviceId: 0, initMethod: pathToFileURL(path.join(folder, 'meeting')).href, mode: 'local', backend: 'shm', args: ['--fast'],
     env: { SHARD: '1' }, prefixOutput: false, seed: 3, faults: [{ rank: 0, at: 0, kind: 'delay', ms: 1 }], isServer: true, waitForWorkers: false, secret: 'hidden', device: 'cpu', metadata: { step: '1' },
-    chunkBytes: 4096, slackBytes: 0, ranges: [[0, 1]],
+    chunkBytes: 4096, slackBytes: 0, ranges: [[0, 1]], strict: false, rng: false,
   }; // biome-ignore format: a table
   return { calls, values, end: () => rmSync(folder, { recursive: true, force: true }) };
 }

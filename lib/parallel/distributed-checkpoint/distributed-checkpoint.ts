@@ -1,5 +1,6 @@
 /** `distributedCheckpoint`: saves and loads the state of all ranks, for any number of them. */
 import { checkFlag, optionsOf } from '../../core/options.js';
+import type { CheckpointState, Stateful } from '../../index.js';
 import { type LoadedCheckpoint, loadAll } from './load/load.js';
 import { Ranks } from './ranks.js';
 import {
@@ -9,8 +10,7 @@ import {
   type PendingSave,
 } from './save/pending-saves.js';
 import { checkFolder, prepareSave, writeSave } from './save/save.js';
-import type { Stateful } from './state/paths.js';
-import { type CheckpointState, rng } from './state/state-entries.js';
+import { rng } from './state/state-entries.js';
 
 /** Options of `distributedCheckpoint.save`. */
 export interface DistributedSaveOptions {

@@ -16,5 +16,3 @@ export {
 export type { LoadedCheckpoint } from './load/load.js';
 export { Checkpointer, type CheckpointerOptions } from './runs/checkpointer.js';
 export type { PendingSave } from './save/pending-saves.js';
-export type { Stateful } from './state/paths.js';
-export type { CheckpointState, CheckpointValue } from './state/state-entries.js';

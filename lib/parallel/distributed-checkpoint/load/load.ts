@@ -5,6 +5,7 @@
 import path from 'node:path';
 import {
   CheckpointError,
+  type CheckpointState,
   dtypeByName,
   type IndexRange,
   noGrad,
@@ -24,7 +25,7 @@ import {
 import type { Ranks } from '../ranks.js';
 import { valueFor } from '../state/rank-values.js';
 import { contributes, heldRegion } from '../state/shard-regions.js';
-import { type CheckpointState, StateEntries } from '../state/state-entries.js';
+import { StateEntries } from '../state/state-entries.js';
 import { type ReadPart, verifyChecksums } from './checksums.js';
 
 const OP = 'distributedCheckpoint.load';

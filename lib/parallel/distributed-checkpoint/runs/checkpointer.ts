@@ -1,11 +1,10 @@
 /** `Checkpointer`: saves a run every so many steps and at a signal, and resumes it. */
 import { checkFlag, checkNumber, optionsOf, unexpected } from '../../../core/options.js';
-import { CheckpointError } from '../../../index.js';
+import { CheckpointError, type CheckpointState } from '../../../index.js';
 import { distributedCheckpoint } from '../distributed-checkpoint.js';
 import { Ranks } from '../ranks.js';
 import type { PendingSave } from '../save/pending-saves.js';
 import { checkFolder } from '../save/save.js';
-import type { CheckpointState } from '../state/state-entries.js';
 import {
   commandLine,
   endBy,

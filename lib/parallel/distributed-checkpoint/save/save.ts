@@ -5,11 +5,13 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
+import { encodeValue, RANDOM } from '../../../checkpoint/state/json-values.js';
 import { unexpected } from '../../../core/options.js';
 import { DTensor } from '../../../dtensor/index.js';
 import {
   ArgumentError,
   CheckpointError,
+  type CheckpointState,
   type DTypeName,
   keep,
   noGrad,
@@ -32,9 +34,8 @@ import {
   shardFileName,
 } from '../checkpoint-index.js';
 import type { Ranks } from '../ranks.js';
-import { encodeValue, RANDOM } from '../state/json-values.js';
 import { type HeldRegion, heldRegion, reduced } from '../state/shard-regions.js';
-import { type CheckpointState, StateEntries } from '../state/state-entries.js';
+import { StateEntries } from '../state/state-entries.js';
 import { sampleChecksum } from './replicas.js';
 import { type HeldPart, type PlannedChunk, planChunks } from './save-plan.js';
 

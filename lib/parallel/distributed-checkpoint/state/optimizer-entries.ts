@@ -2,6 +2,8 @@
  * The state of an optimizer by the names of its parameters, so that it fits any number of ranks and
  * any order of parameters.
  */
+
+import { decodeValue } from '../../../checkpoint/state/json-values.js';
 import {
   ArgumentError,
   CheckpointError,
@@ -11,7 +13,6 @@ import {
   Tensor,
 } from '../../../index.js';
 import type { CheckpointIndex } from '../checkpoint-index.js';
-import { decodeValue } from './json-values.js';
 import type { StateEntries } from './state-entries.js';
 import { targetLike } from './targets.js';
 

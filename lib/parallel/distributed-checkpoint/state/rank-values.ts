@@ -1,7 +1,8 @@
 /** The plain value of a checkpoint that a rank gets. */
+
+import { decodeValue, RANDOM } from '../../../checkpoint/state/json-values.js';
 import type { RngState } from '../../../index.js';
 import type { SavedValue } from '../checkpoint-index.js';
-import { decodeValue, RANDOM } from './json-values.js';
 
 /** Distance of the seeds of ranks that share a saved state: a large prime. */
 const SEED_STEP = 2_147_483_659;

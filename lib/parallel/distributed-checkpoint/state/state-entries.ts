@@ -2,9 +2,14 @@
  * A state as tensors and plain values by dotted path. The same walk serves saving and loading: what
  * is loaded goes into the tensors and objects that are there.
  */
+
+import { isRecord, isStateful, joined, putAt } from '../../../checkpoint/state/paths.js';
+import { withoutTensors, withTensors } from '../../../checkpoint/state/tensor-places.js';
 import { unexpected } from '../../../core/options.js';
 import {
   ArgumentError,
+  type CheckpointState,
+  type CheckpointValue,
   type DTypeLike,
   defaultGenerator,
   Generator,
@@ -12,30 +17,13 @@ import {
   nn,
   optim,
   type RngState,
+  type Stateful,
   setRngState,
   Tensor,
 } from '../../../index.js';
 import type { CheckpointIndex } from '../checkpoint-index.js';
 import { optimizerEntries } from './optimizer-entries.js';
-import { isRecord, isStateful, joined, putAt, type Stateful } from './paths.js';
 import { targetLike } from './targets.js';
-import { withoutTensors, withTensors } from './tensor-places.js';
-
-/** What a checkpoint saves and loads; objects may be nested. */
-export type CheckpointValue =
-  | Tensor
-  | Stateful
-  | Generator
-  | string
-  | number
-  | boolean
-  | bigint
-  | null
-  | readonly CheckpointValue[]
-  | { [name: string]: CheckpointValue };
-
-/** The state of a program by name. */
-export type CheckpointState = { [name: string]: CheckpointValue };
 
 /** The random numbers of this rank, as a part of a state. */
 export const rng: Stateful = Object.freeze({

@@ -1,5 +1,6 @@
 /** The tensors of a state dict: taken out of it to be saved, and put back into what was loaded. */
-import { Tensor } from '../../../index.js';
+import { ArgumentError } from '../../core/errors.js';
+import { Tensor } from '../../core/tensor.js';
 import { isRecord, joined } from './paths.js';
 
 const TENSOR = '$tensor';
@@ -7,9 +8,17 @@ const TENSOR = '$tensor';
 /** Whether an object of the program looks like the place of a tensor; it is nested in one. */
 const isLikePlace = (value: object): boolean => TENSOR in value && Object.keys(value).length === 1;
 
-/** A copy of a state with the paths of tensors in their places. */
+/**
+ * A copy of a state with the paths of tensors in their places. @throws ArgumentError for two tensors
+ * of one path
+ */
 export function withoutTensors(value: unknown, path: string, found: Map<string, Tensor>): unknown {
   if (value instanceof Tensor) {
+    if (found.has(path))
+      throw new ArgumentError(
+        `the state has "${path}" twice: names with dots can mean the same path`,
+        { path },
+      );
     found.set(path, value);
     return { [TENSOR]: path };
   }

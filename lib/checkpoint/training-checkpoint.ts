@@ -1,0 +1,214 @@
+/** A training run in one file: modules, optimizers, schedules, plain values, random numbers. */
+import { ArgumentError, CheckpointError } from '../core/errors.js';
+import { checkFlag, optionsOf, unexpected } from '../core/options.js';
+import { Generator, getRngState, type RngState, setRngState } from '../core/random.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { SafetensorsFile } from './load.js';
+import { checkPath, saveSafetensors } from './save.js';
+import { decodeValue, encodeValue } from './state/json-values.js';
+import { isRecord, isStateful, joined, type Stateful } from './state/paths.js';
+import { withoutTensors, withTensors } from './state/tensor-places.js';
+import type { CheckpointState } from './state/values.js';
+
+/** Where the metadata of a file has the values that are no tensors. */
+const KEY = 'shardwise.checkpoint';
+
+/** What the metadata holds. */
+interface Saved {
+  readonly state: Readonly<Record<string, unknown>>;
+  readonly random: RngState;
+}
+
+/** Options of {@link loadCheckpoint}. */
+export interface LoadCheckpointOptions {
+  /** Whether the file and the state must have the same names. True by default. */
+  strict?: boolean;
+  /** Whether random numbers go on from where they were. True by default. */
+  rng?: boolean;
+}
+
+/**
+ * Saves a run as one safetensors file: replaced as a whole, so that a crash leaves the file before.
+ * The state of random numbers is saved, too. Sharded runs use `distributedCheckpoint` or
+ * `Checkpointer`.
+ *
+ * @param state - modules, optimizers, schedules, scalers and other objects with `stateDict`,
+ * tensors, and plain values, in nested objects
+ * @throws ArgumentError for a value that cannot be saved; CheckpointError if the file cannot be
+ * written, or a tensor is distributed
+ * @see PyTorch `torch.save` of a dictionary of state dicts
+ * @example
+ * await saveCheckpoint('run.safetensors', { model, optimizer, schedule, step });
+ */
+export async function saveCheckpoint(file: string, state: CheckpointState): Promise<void> {
+  const op = 'saveCheckpoint';
+  checkPath(op, file);
+  requireState(op, state);
+  const tensors = new Map<string, Tensor>();
+  const values = encodeValue(withoutTensors(statesOf(op, state, ''), '', tensors));
+  for (const [name, tensor] of tensors) requireOwn(op, name, tensor);
+  const saved = { state: values, random: encodeValue(getRngState()) };
+  await saveSafetensors(file, Object.fromEntries(tensors), {
+    metadata: { [KEY]: JSON.stringify(saved) },
+  });
+}
+
+/**
+ * Loads a file of {@link saveCheckpoint} into a state and returns the state: objects take theirs by
+ * `loadStateDict`, tensors are filled in place, plain values are set.
+ *
+ * @throws CheckpointError if there is no such file, it is damaged, or it has other names or shapes
+ * than the state, before anything changes; what an object refuses is thrown by its `loadStateDict`
+ * @see PyTorch `torch.load`
+ * @example
+ * const { step } = await loadCheckpoint('run.safetensors', { model, optimizer, schedule, step: 0 });
+ */
+export async function loadCheckpoint<S extends CheckpointState>(
+  file: string,
+  state: S,
+  options: LoadCheckpointOptions = {},
+): Promise<S> {
+  const op = 'loadCheckpoint';
+  checkPath(op, file);
+  requireState(op, state);
+  const { strict = true, rng = true } = optionsOf(op, options, 'strict rng');
+  checkFlag(op, 'strict', strict);
+  checkFlag(op, 'rng', rng);
+  const saved = await read(file);
+  const loads: (() => void)[] = [];
+  match({ file, strict, loads }, '', state, saved.state);
+  for (const load of loads) load();
+  if (rng) setRngState(saved.random);
+  return state;
+}
+
+async function read(path: string): Promise<Saved> {
+  const file = await SafetensorsFile.open(path);
+  try {
+    const text = file.metadata[KEY];
+    if (text === undefined)
+      throw new CheckpointError(
+        `${path}: expected a file of saveCheckpoint, got one without the state of a run; ` +
+          'loadSafetensors reads its tensors',
+        { file: path },
+      );
+    const tensors = new Map<string, Tensor>();
+    for (const name of file.iterateNames()) tensors.set(name, await file.get(name));
+    const { state, random } = JSON.parse(text) as Record<keyof Saved, unknown>;
+    return {
+      state: withTensors(decodeValue(state), tensors) as Saved['state'],
+      random: decodeValue(random) as RngState,
+    };
+  } finally {
+    await file.close();
+  }
+}
+
+/** The state with the state dicts of its objects in their places. */
+function statesOf(op: string, value: unknown, path: string): unknown {
+  const stateful = asStateful(value);
+  if (stateful !== null) return stateful.stateDict();
+  if (value instanceof Tensor) return value;
+  if (Array.isArray(value)) return value.map((each, i) => statesOf(op, each, joined(path, `${i}`)));
+  if (isRecord(value))
+    return Object.fromEntries(
+      Object.entries(value).map(([name, each]) => [name, statesOf(op, each, joined(path, name))]),
+    );
+  if (encodeValue(value) === undefined)
+    throw unexpected(
+      op,
+      `"${path}" of the state`,
+      'a tensor, a plain value or an object with stateDict and loadStateDict',
+      value,
+    );
+  return value;
+}
+
+/** An object that saves and loads itself; null for others. */
+function asStateful(value: unknown): Stateful | null {
+  if (value instanceof Generator)
+    return {
+      stateDict: () => value.getState(),
+      loadStateDict: (state: RngState) => value.setState(state),
+    };
+  return isStateful(value) ? value : null;
+}
+
+interface Loading {
+  readonly file: string;
+  readonly strict: boolean;
+  /** What is done when all of the state matches. */
+  readonly loads: (() => void)[];
+}
+
+/** Compares the members of an object or a list with the saved ones. */
+function match(loading: Loading, path: string, target: object, saved: object): void {
+  const [own, given] = [target, saved] as Record<string, unknown>[] as [
+    Record<string, unknown>,
+    Record<string, unknown>,
+  ];
+  const { file, strict, loads } = loading;
+  const all = [...new Set([...Object.keys(own), ...Object.keys(given)])];
+  const missing = all.filter((name) => !Object.hasOwn(given, name)).map((n) => joined(path, n));
+  const extra = all.filter((name) => !Object.hasOwn(own, name)).map((n) => joined(path, n));
+  if (strict && missing.length + extra.length > 0)
+    throw new CheckpointError(
+      `${file}: the checkpoint and the state differ: ${listed('missing in the file', missing)}` +
+        `${missing.length > 0 && extra.length > 0 ? '; ' : ''}` +
+        `${listed('missing in the state', extra)}. Give a state of the same names, or ` +
+        '{ strict: false }.',
+      { file, missing, extra },
+    );
+  for (const name of Object.keys(own)) {
+    if (!Object.hasOwn(given, name)) continue;
+    const place = joined(path, name);
+    const value = own[name];
+    const stateful = asStateful(value);
+    const loaded = given[name];
+    if (stateful !== null) loads.push(() => void stateful.loadStateDict(loaded as never));
+    else if (value instanceof Tensor) loads.push(filling(file, place, value, loaded));
+    else if (isContainer(value) && isContainer(loaded)) match(loading, place, value, loaded);
+    else
+      loads.push(() => {
+        own[name] = loaded;
+      });
+  }
+}
+
+/** Objects and lists that hold more than plain values are loaded member by member. */
+const isContainer = (value: unknown): value is object =>
+  (isRecord(value) && Object.keys(value).length > 0) ||
+  (Array.isArray(value) && value.some((each) => Object(each) === each));
+
+function filling(file: string, path: string, target: Tensor, loaded: unknown): () => void {
+  if (!(loaded instanceof Tensor) || !sameShape(loaded.shape, target.shape))
+    throw new CheckpointError(
+      `${file}: "${path}" of the state is a tensor of shape ${formatShape(target.shape)}, and the ` +
+        `checkpoint has ${loaded instanceof Tensor ? formatShape(loaded.shape) : 'no tensor'} there`,
+      { file, path },
+    );
+  return () => void target.detach().copy_(loaded);
+}
+
+const listed = (what: string, names: readonly string[]): string =>
+  names.length === 0 ? '' : `${what}: ${names.map((name) => `"${name}"`).join(', ')}`;
+
+function requireState(op: string, state: unknown): void {
+  if (!isRecord(state)) throw unexpected(op, 'state', 'an object of values by name', state);
+}
+
+/** @throws CheckpointError for a tensor of several ranks; ArgumentError for one without memory */
+function requireOwn(op: string, name: string, tensor: Tensor): void {
+  if (tensor.sharding !== null)
+    throw new CheckpointError(
+      `${op}: "${name}" is held by several ranks: ${tensor.sharding.spec}. Save from all of them ` +
+        'with distributedCheckpoint.save(folder, state) of shardwise/distributed.',
+      { op, name },
+    );
+  if (tensor.device.type === 'meta')
+    throw new ArgumentError(
+      `${op}: "${name}" is on meta and has no memory; call toEmpty({ device }) first`,
+      { op, name },
+    );
+}
