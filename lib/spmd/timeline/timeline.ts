@@ -54,8 +54,9 @@ export class Timeline {
     this.communication = sumOf(collectives);
     this.total = entries.reduce((last, { end }) => Math.max(last, end), 0);
     const busy = covered(entries);
-    this.exposed = busy - covered(kernels);
-    this.idle = this.total - busy;
+    // Differences of sums, which rounding must not make more than a part of the time.
+    this.exposed = Math.min(Math.max(0, busy - covered(kernels)), this.communication);
+    this.idle = Math.max(0, this.total - busy);
   }
 
   /** The times, and a table of the nodes. */
