@@ -157,8 +157,9 @@ function divide(values: PlanValues): { parts: Part[]; partOf: number[] } {
 }
 
 /**
- * For each part the values whose memory nothing reads after it. Only memory of segments is freed,
- * and only if no effect and no op of the program, which may keep it, has seen it.
+ * For each part the values whose memory nothing reads after it. Only memory of segments and of
+ * collectives is freed, and only if no effect and no op of the program, which may keep it, has seen
+ * it.
  */
 function freedAfter(
   values: PlanValues,
@@ -174,20 +175,32 @@ function freedAfter(
     else if (read >= 0) last.set(root, Math.max(last.get(root) ?? -1, partOf[read] as number));
   }
   for (const step of steps)
-    if (step.node.op === null || step.node.op.compute !== null)
+    if (mayKeep(step))
       for (const i of [...step.inputs, step.into]) if (i >= 0) kept.add(roots[i] as number);
   const freed: number[][] = parts.map(() => []);
-  for (const part of parts) {
-    if (!(part instanceof Segment)) continue;
-    const owners = new Map<number, number>();
-    for (const { output, values: at } of part.parts.results)
-      if (output >= 0 && !owners.has(output)) owners.set(output, at[0] as number);
-    for (const value of owners.values()) {
+  for (const part of parts)
+    for (const value of madeBy(part)) {
       const root = roots[value] as number;
       if (!kept.has(root)) freed[last.get(root) as number]?.push(value);
     }
-  }
   return freed;
+}
+
+const isOwnCollective = ({ node }: Step): boolean =>
+  node.op?.traits.includes('collective') ?? false;
+
+/** Whether a step may keep the memory that it gets. A collective of the library does not. */
+const mayKeep = (step: Step): boolean =>
+  step.node.op === null || (step.node.op.compute !== null && !isOwnCollective(step));
+
+/** A value in each memory that a part allocates and that may be freed. */
+function madeBy(part: Part): number[] {
+  if (!(part instanceof Segment))
+    return isOwnCollective(part) ? Array.from({ length: part.outputs }, (_, i) => part.at + i) : [];
+  const owners = new Map<number, number>();
+  for (const { output, values: at } of part.parts.results)
+    if (output >= 0 && !owners.has(output)) owners.set(output, at[0] as number);
+  return [...owners.values()];
 }
 
 function free(value: RunValue | undefined): void {

@@ -1,6 +1,7 @@
 /** The memory of plans: who owns results, and what is freed when. */
 import assert from 'node:assert/strict';
 import { setImmediate } from 'node:timers/promises';
+import { destroyProcessGroup, functional, initProcessGroup } from '../../../lib/distributed.js';
 import { library, memory, nn, ones, randn, scope, type Tensor, zeros } from '../../../lib/index.js';
 import { allocatedBytes, assertNotGrown, planOf } from './lowered.js';
 
@@ -35,6 +36,30 @@ describe('the memory of a plan', () => {
     assert.equal(memory.stats().allocatedBytes - before, 4032);
     assert.equal(memory.stats().peakAllocatedBytes - before, 4032 + 2 * 4096);
     assert.deepEqual(y.narrow(0, 0, 1).tolist(), [10]);
+  });
+
+  it('frees operands and results of collectives after their last use', async () => {
+    await initProcessGroup('fake', { rank: 0, worldSize: 4 });
+    try {
+      const x = zeros([1000]);
+      const peakOf = (collectives: number): number => {
+        const plan = planOf(
+          (input) => {
+            let y = input;
+            for (let i = 0; i < collectives; i++) y = functional.allReduce(y.add(1), 'sum');
+            return [y.add(1)];
+          },
+          [x],
+        );
+        const before = allocatedBytes();
+        memory.resetPeak();
+        scope(() => void plan.run([x]));
+        return memory.stats().peakAllocatedBytes - before;
+      };
+      assert.equal(peakOf(10), peakOf(3));
+    } finally {
+      destroyProcessGroup();
+    }
   });
 
   it('gives results to the open scope', () => {
