@@ -1,6 +1,7 @@
 /** What a train step would send, hold and take on any mesh, for several parallel layouts. */
 
 import { FakeTensorMode } from '../../compile/fake-tensor-mode.js';
+import { type DType, type DTypeLike, dtypeOf } from '../../core/dtype.js';
 import { ArgumentError, DistributedError, ShardwiseError } from '../../core/errors.js';
 import {
   checkFunction,
@@ -10,6 +11,7 @@ import {
   optionsOf,
   unexpected,
 } from '../../core/options.js';
+import { WORLD } from '../../distributed/engines/engine.js';
 import { destroyProcessGroup, initDeviceMesh, isInitialized } from '../../distributed/index.js';
 import { enterFakeWorld } from '../../distributed/launch/fake-world.js';
 import { commFusionWithConcat } from '../comm-fusion.js';
@@ -20,6 +22,7 @@ import { type Rates, type RatesName, ratesOf } from '../timeline/rates.js';
 import { simulate } from '../timeline/simulate.js';
 import { type Task, tasksOf } from '../timeline/tasks.js';
 import type { Timeline } from '../timeline/timeline.js';
+import type { DataRanks } from './data-ranks.js';
 import { fullySharded } from './fully-sharded.js';
 import {
   captureLayout,
@@ -65,7 +68,7 @@ export interface PlanOptions {
   readonly rates?: RatesName | Rates;
   /** The bytes that a rank has for tensors; null for any number. */
   readonly memoryBytes?: number | null;
-  /** MiB of a bucket of fused gradients in `dp`; null for a collective a gradient. */
+  /** MiB of a bucket of fused gradients in `dp` and `tp`; null for a collective a gradient. */
   readonly bucketSizeMb?: number | null;
   /**
    * Where `tp` shards parameters: by default linear layers by columns and by rows in turns, where
@@ -77,6 +80,13 @@ export interface PlanOptions {
    * the first number, such as `layers.0` for `layers.0.up.weight`, and `''` for all others.
    */
   readonly groupOf?: (name: string) => string;
+  /**
+   * The dtype in which `fsdp` gathers parameters, as `paramDtype` of a MixedPrecisionPolicy; by
+   * default their own. The step computes in it by `autocast`.
+   */
+  readonly paramDtype?: DTypeLike | null;
+  /** The dtype in which `fsdp` reduces gradients; by default `paramDtype`. */
+  readonly reduceDtype?: DTypeLike | null;
 }
 
 /** Calls and bytes of one rank along a mesh dim. */
@@ -142,12 +152,15 @@ export class StepPlan {
 
 /** The checked settings of a plan. */
 interface Settings {
+  readonly mesh: PlanMesh;
   readonly device: 'cpu' | 'cuda';
   readonly rates: Rates;
   readonly memoryBytes: number | null;
   readonly bucketSizeMb: number | null;
   readonly shardParameter: ShardParameter | null;
   readonly groupOf: (name: string) => string;
+  readonly paramDtype: DType | null;
+  readonly reduceDtype: DType | null;
 }
 
 const byFirstNumber = (name: string): string => /^(?:.*?\.)?\d+(?=\.)/.exec(name)?.[0] ?? '';
@@ -159,21 +172,21 @@ const byFirstNumber = (name: string): string => /^(?:.*?\.)?\d+(?=\.)/.exec(name
  * without values.
  *
  * What is captured and what is modelled:
- * - `dp` and `tp` are captured as `spmd.compile` does it, so calls and bytes are exact: `dp` after
- *   `commFusionWithConcat` and `scheduleCommWait`, `tp` with waits where results are used. A
- *   collective among all ranks counts along `world`.
+ * - `dp` and `tp` are captured as `spmd.compile` does it, after `commFusionWithConcat` and
+ *   `scheduleCommWait`, so calls and bytes are exact. A collective among all ranks counts along
+ *   `world`.
  * - `fsdp` is modelled on the graph of `dp`, and `fsdp x tp` on that of `tp`: one all-gather of a
  *   group of parameters before its first use in forward and another in backward, each one group
- *   ahead; one reduce-scatter of its gradients; an optimizer step on shards. Parameters are gathered
- *   in their own dtype. Copies of them that backward needs, as autocast makes, count as activations.
+ *   ahead; one reduce-scatter of its gradients; an optimizer step on shards. With `paramDtype` the
+ *   gathered parameters take the place of the copies that autocast makes of them.
  * - Memory is freed after its last use; what the allocator adds is left out.
  * - Times are those of {@link timeline}, and have its limits.
  *
  * @param makeStep - makes a new model, optimizer and batch, and returns the step and its arguments.
  * The batch is this rank's part, so divide its rows by `dataRanks`
  * @param mesh - the shape and the names of the dims
- * @throws ArgumentError for a mesh, options or a step of other types; DistributedError in a world
- * of ranks; CompileError for a step that cannot be captured
+ * @throws ArgumentError for a mesh, options or a step of other types; DtypeError for what is no
+ * dtype; DistributedError in a world of ranks; CompileError for a step that cannot be captured
  * @example
  * const found = plan(
  *   ({ dataRanks }) => {
@@ -203,10 +216,12 @@ export function plan(
     bucketSizeMb = 25,
     shardParameter = null,
     groupOf = byFirstNumber,
+    paramDtype = null,
+    reduceDtype = null,
   } = optionsOf(
     name,
     options,
-    'layouts device rates memoryBytes bucketSizeMb shardParameter groupOf',
+    'layouts device rates memoryBytes bucketSizeMb shardParameter groupOf paramDtype reduceDtype',
   );
   const names = listOf(name, 'layouts', `a list of ${LAYOUTS.join(', ')}`, layouts);
   for (const each of names) checkOneOf(name, 'layouts', each, LAYOUTS);
@@ -221,21 +236,37 @@ export function plan(
       { op: name, argument: 'layouts' },
     );
   const table = ratesOf(name, rates);
-  const settings = { device, rates: table, memoryBytes, bucketSizeMb, shardParameter, groupOf };
+  const settings = {
+    mesh: { shape, meshDimNames },
+    device,
+    rates: table,
+    memoryBytes,
+    bucketSizeMb,
+    shardParameter,
+    groupOf,
+    paramDtype: floatingDtype('paramDtype', paramDtype),
+    reduceDtype: floatingDtype('reduceDtype', reduceDtype),
+  };
   const world = shape.reduce((a, b) => a * b, 1);
   const found = inFakeWorld(world, () => {
     const captures = new Map<boolean, StepParts | ShardwiseError>();
     return names.map((layout) => {
       const isTensorParallel = layout === 'tp' || layout === 'fsdp x tp';
       const captured =
-        captures.get(isTensorParallel) ??
-        capturedStep(makeStep, { shape, meshDimNames }, isTensorParallel, settings);
+        captures.get(isTensorParallel) ?? capturedStep(makeStep, isTensorParallel, settings);
       captures.set(isTensorParallel, captured);
       const dataRanks = isTensorParallel ? world / (shape.at(-1) as number) : world;
       return layoutPlan(layout, captured, dataRanks, settings);
     });
   });
   return new StepPlan({ shape, meshDimNames }, memoryBytes, found);
+}
+
+/** @throws ArgumentError for what is no floating dtype */
+function floatingDtype(argument: string, given: DTypeLike | null): DType | null {
+  const dtype = given === null ? null : dtypeOf(given, 'plan', argument);
+  if (dtype === null || dtype.isFloatingPoint) return dtype;
+  throw unexpected('plan', argument, 'a floating point dtype or null', given);
 }
 
 /** @throws ArgumentError for what is no mesh */
@@ -282,9 +313,8 @@ const nothing: PlanMemory = {
 /** Captures the step; returns the error of one that cannot be tensor parallel. */
 function capturedStep(
   makeStep: (context: PlanContext) => PlannedStep,
-  { shape, meshDimNames }: PlanMesh,
   isTensorParallel: boolean,
-  { device, shardParameter }: Settings,
+  { mesh: { shape, meshDimNames }, device, shardParameter }: Settings,
 ): StepParts | ShardwiseError {
   const tensorRanks = isTensorParallel ? (shape.at(-1) as number) : 1;
   const dataRanks = shape.reduce((a, b) => a * b, 1) / tensorRanks;
@@ -341,9 +371,11 @@ function workOf(
   layout: LayoutName,
   parts: StepParts,
   dataRanks: number,
-  { rates, bucketSizeMb, groupOf }: Settings,
+  settings: Settings,
 ): { readonly tasks: readonly Task[]; readonly held: readonly Held[] } {
-  if (layout === 'dp' && bucketSizeMb !== null) {
+  const { rates, bucketSizeMb, groupOf } = settings;
+  const isReplicated = layout === 'dp' || layout === 'tp';
+  if (isReplicated && bucketSizeMb !== null) {
     const gm = new IterGraphModule(new StepModule(parts));
     commFusionWithConcat(gm, bucketSizeMb);
     scheduleCommWait(gm);
@@ -354,8 +386,26 @@ function workOf(
   }
   const tasks = tasksOf(parts.graph, rates, { waitsLate: true });
   const held = heldBy(parts.graph, parts.inputs, gradientsOf(parts));
-  if (layout === 'dp' || layout === 'tp') return { tasks, held };
-  return fullySharded(parts, held, tasks, { ranks: dataRanks, rates, groupOf });
+  if (isReplicated) return { tasks, held };
+  const data = dataRanksOf(layout, dataRanks, settings);
+  return fullySharded(parts, held, tasks, { data, rates, groupOf });
+}
+
+/** The ranks among which a layout shards parameters. */
+function dataRanksOf(
+  layout: LayoutName,
+  ranks: number,
+  { mesh: { shape, meshDimNames }, paramDtype, reduceDtype }: Settings,
+): DataRanks {
+  const isOfTwo = layout === 'fsdp x tp';
+  return {
+    ranks,
+    along: isOfTwo ? meshDimNames.slice(0, -1).join('_') : WORLD,
+    tensorRanks: isOfTwo ? (shape.at(-1) as number) : 1,
+    tensorAlong: meshDimNames.at(-1) as string,
+    paramDtype,
+    reduceDtype,
+  };
 }
 
 function trafficIn(tasks: readonly Task[]): Record<string, PlanTraffic> {

@@ -1,11 +1,25 @@
 /** Plans of train steps: their bytes and calls are those of real ranks, their memory that of sizes. */
 import assert from 'node:assert/strict';
-import { CommDebugMode, fullyShard, initDeviceMesh, Replicate } from '../../../lib/distributed.js';
+import {
+  CommDebugMode,
+  type DeviceMesh,
+  DTensor,
+  type FullyShardOptions,
+  fullyShard,
+  initDeviceMesh,
+  MixedPrecisionPolicy,
+  Replicate,
+  Shard,
+} from '../../../lib/distributed.js';
 import {
   ArgumentError,
+  amp,
+  bfloat16,
   CompileError,
   DistributedError,
+  float32,
   nn,
+  type optim,
   randn,
   ShardingError,
   type Tensor,
@@ -65,6 +79,36 @@ function secondStep(step: (...args: never[]) => unknown, args: readonly unknown[
   return take;
 }
 
+/** Shards each layer, and what is outside of layers. */
+function shardLayers(model: Model, options: FullyShardOptions = {}): void {
+  for (const layer of model.children())
+    if (layer instanceof nn.Linear) fullyShard(layer as never, options);
+  fullyShard(model as never, options);
+}
+
+/** What ranks on a mesh of two dims run in a layout. */
+function realStep(
+  layout: LayoutName,
+  { shape, meshDimNames }: PlanMesh,
+): { readonly step: unknown; readonly args: readonly unknown[] } {
+  const mesh = initDeviceMesh('cpu', [...shape], { meshDimNames: [...meshDimNames] });
+  const model = modelOf(LAYERS, DIM);
+  const isOfTwo = layout === 'fsdp x tp';
+  const tensorMesh = mesh.get('tp') as DeviceMesh;
+  if (layout === 'tp') shardInTurns(model, 2, mesh as DeviceMesh);
+  if (isOfTwo) shardInTurns(model, 2, tensorMesh);
+  if (layout === 'fsdp') shardLayers(model, { mesh: initDeviceMesh('cpu', [4]) as DeviceMesh });
+  if (isOfTwo) shardLayers(model, { mesh: mesh.get('dp') as DeviceMesh });
+  const local = randn([ROWS / (layout.includes('tp') ? 2 : 4), DIM]);
+  const batch = isOfTwo ? DTensor.fromLocal(local, tensorMesh, [Replicate()]) : local;
+  const args = [model, adamOf(model), batch];
+  if (layout.startsWith('fsdp')) return { step: trainStep, args };
+  const gmTransformation = GraphModuleTransformation({ enableGraphOptimization: true });
+  const placements = layout === 'tp' ? [Shard(0), Replicate()] : [Shard(0), Shard(0)];
+  const parallelMode = { mesh: mesh as DeviceMesh, batch: () => placements };
+  return { step: compile({ gmTransformation, parallelMode })(trainStep), args };
+}
+
 /** Parameters outside of layers. */
 class Net extends nn.Module<[x: Tensor], Tensor> {
   readonly input = new nn.Linear(DIM, DIM);
@@ -102,9 +146,7 @@ describe('plans of train steps', function () {
       const planned = layoutOf('fsdp', line(ranks));
       await onRanks(ranks, () => {
         const model = modelOf(LAYERS, DIM);
-        for (const layer of model.children())
-          if (layer instanceof nn.Linear) fullyShard(layer as never);
-        fullyShard(model as never);
+        shardLayers(model);
         const args = [model, adamOf(model), randn([ROWS / ranks, DIM])];
         assert.deepEqual(planned.communication, countedIn(secondStep(trainStep as never, args)));
       });
@@ -118,11 +160,47 @@ describe('plans of train steps', function () {
         const args = [model, adamOf(model), randn([ROWS, DIM])];
         const mesh = initDeviceMesh('cpu', [ranks], { meshDimNames: ['ranks'] });
         const parallelMode = { mesh, batch: () => [Replicate()] };
-        const step = compile({ parallelMode })(trainStep);
+        const gmTransformation = GraphModuleTransformation({ enableGraphOptimization: true });
+        const step = compile({ parallelMode, gmTransformation })(trainStep);
         assert.deepEqual(planned.communication, countedIn(secondStep(step as never, args)));
       });
     });
   }
+
+  for (const layout of ['dp', 'fsdp', 'tp', 'fsdp x tp'] as const)
+    it(`counts the bytes and calls of ${layout} along each dim of a mesh as real ranks do`, async () => {
+      const mesh = { shape: [2, 2], meshDimNames: ['dp', 'tp'] };
+      const planned = layoutOf(layout, mesh);
+      await onRanks(4, () => {
+        const { step, args } = realStep(layout, mesh);
+        assert.deepEqual(planned.communication, countedIn(secondStep(step as never, args)));
+      });
+    });
+
+  it('gathers and reduces in the dtypes of mixed precision, as real ranks do', async () => {
+    const precise = {
+      trainStep: (model: Model, adam: optim.Adam, x: Tensor): void => {
+        const forward = (): Tensor => model(x).sum();
+        amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, forward).backward();
+        adam.step();
+      },
+    };
+    const make = (context: PlanContext): PlannedStep => ({ ...makeStep(context), ...precise });
+    for (const reduceDtype of [null, float32]) {
+      const options = { layouts: ['fsdp'], paramDtype: bfloat16, reduceDtype } as const;
+      const [planned] = plan(make, line(2), options).layouts;
+      await onRanks(2, () => {
+        const mpPolicy = new MixedPrecisionPolicy({ paramDtype: bfloat16, reduceDtype });
+        const model = modelOf(LAYERS, DIM);
+        shardLayers(model, { mpPolicy });
+        const args = [model, adamOf(model), randn([ROWS / 2, DIM])];
+        assert.deepEqual(planned!.communication, countedIn(secondStep(trainStep as never, args)));
+      });
+      // The copies that autocast makes are what is gathered, and no activations.
+      const whole = plan(make, line(2), { layouts: ['fsdp'] }).layouts[0]!.memory;
+      assert.ok(planned!.memory.total < whole.total && planned!.memory.activations > 0);
+    }
+  });
 
   it('gathers and reduces the parameters outside of layers once, as real ranks do', async () => {
     const make = ({ dataRanks }: PlanContext): PlannedStep => {
@@ -153,9 +231,9 @@ describe('plans of train steps', function () {
     assert.equal(dp.memory.parameters, MODEL_BYTES);
     assert.equal(dp.memory.optimizerState, 2 * MODEL_BYTES + counts);
     assert.equal(fsdp.memory.optimizerState, (2 * MODEL_BYTES) / ranks + counts);
-    // Its own shards, and at most two gathered layers.
+    // Its own shards, a gathered layer as rows and whole, and the rows of the next one.
     const gathered = fsdp.memory.parameters - MODEL_BYTES / ranks;
-    assert.ok(gathered === 0 || gathered === LAYER_BYTES, String(gathered));
+    assert.ok(gathered % LAYER_BYTES === 0 && gathered <= 3 * LAYER_BYTES, String(gathered));
     // At the peak of dp all gradients are there, and the last layer's twice: before and after its reduction.
     assert.ok(dp.memory.gradients >= MODEL_BYTES, String(dp.memory.gradients));
     assert.ok(fsdp.memory.total < dp.memory.total);
@@ -258,6 +336,8 @@ describe('plans of train steps', function () {
     bad(/rates/, makeStep, line(2), { rates: 'b200' });
     bad(/shardParameter/, makeStep, line(2), { shardParameter: {} });
     bad(/groupOf/, makeStep, line(2), { groupOf: null });
+    bad(/paramDtype.*floating/, makeStep, line(2), { paramDtype: 'int64' });
+    bad(/reduceDtype.*floating/, makeStep, line(2), { reduceDtype: 'bool' });
     const readsValues = (): PlannedStep => ({
       trainStep: (model: Model, x: Tensor) => model(x).sum().item(),
       args: [modelOf(1, 4), randn([2, 4])],

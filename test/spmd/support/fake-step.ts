@@ -1,6 +1,7 @@
 /** Train steps in worlds that have one rank only, without values: graphs of any world in no time. */
 import { FakeTensorMode } from '../../../lib/compile/index.js';
 import {
+  type DeviceMesh,
   DTensor,
   destroyProcessGroup,
   initDeviceMesh,
@@ -37,16 +38,26 @@ export const trainStep: Step = (model, optimizer, batch) => {
 export const adamOf = (model: Model): optim.Adam =>
   new optim.Adam(model.parameters(), { capturable: true, fused: true, foreach: false });
 
-/** Shards the weights of layers by columns and by rows in turns, and the bias of the former. */
-export function shardInTurns(model: Model, ranks: number): void {
-  const mesh = initDeviceMesh('cpu', [ranks], { meshDimNames: ['ranks'] });
+/**
+ * Shards the weights of layers along the last mesh dim, by columns and by rows in turns, and the bias
+ * of the former.
+ */
+export function shardInTurns(
+  model: Model,
+  ranks: number,
+  mesh: DeviceMesh = initDeviceMesh('cpu', [ranks], { meshDimNames: ['ranks'] }),
+): void {
+  const others = Array.from({ length: mesh.ndim - 1 }, () => Replicate());
   [...model.namedParameters()].forEach(([name, p], i) => {
     const isByColumns = i % 4 < 2;
     const isWeight = name.endsWith('weight');
     const placement = isByColumns ? Shard(0) : isWeight ? Shard(1) : Replicate();
     const layer = model.getSubmodule(name.split('.')[0] as string) as nn.Linear;
     const sharded = noGrad(() =>
-      DTensor.fromLocal(p.detach(), mesh, [Replicate()]).redistribute([placement]),
+      DTensor.fromLocal(p.detach(), mesh, [...others, Replicate()]).redistribute([
+        ...others,
+        placement,
+      ]),
     );
     layer[isWeight ? 'weight' : 'bias'] = new nn.Parameter(sharded) as never;
   });
