@@ -33,7 +33,7 @@ export class AccumulateGrad extends Node {
   apply([given]: Gradients): Gradients {
     const { variable } = this;
     // the leaf may have been frozen since the forward pass
-    if (given === null || given === undefined || !variable.requiresGrad) return NO_GRADIENTS;
+    if (given === null || given === undefined || !variable.isTracked) return NO_GRADIENTS;
     const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = gradOf(variable);
     if (before === null) setGrad(variable, this.firstGradient(grad));
@@ -150,7 +150,7 @@ export function accumulatorOf(t: Tensor): AccumulateGrad {
 
 /** The edge for the gradient of a tensor: to its node, or to the accumulator of a leaf, or null. */
 export function edgeOf(t: Tensor): Edge | null {
-  const node = t.gradFn as Node | null;
+  const node = t.currentGradFn as Node | null;
   if (node !== null) return { node, outputNr: t.outputNr };
   return t.leafRequiresGrad ? { node: accumulatorOf(t), outputNr: 0 } : null;
 }

@@ -29,7 +29,7 @@ export function autogradLayer(
 }
 
 function someRequireGrad(inputs: readonly Tensor[]): boolean {
-  for (let i = 0; i < inputs.length; i++) if ((inputs[i] as Tensor).requiresGrad) return true;
+  for (let i = 0; i < inputs.length; i++) if ((inputs[i] as Tensor).isTracked) return true;
   return false;
 }
 
@@ -58,7 +58,7 @@ function linkView(op: AnyOp, input: Tensor, output: Tensor): void {
   output.nodeVersion = output.versionCounter.value;
   if (op.vjp === null) return;
   output.base = input.base ?? input;
-  if (!isGradEnabled() && input.requiresGrad) {
+  if (!isGradEnabled() && input.isTracked) {
     output.inPlaceForbidden =
       'it is a view that was made under noGrad of a tensor that requires gradients';
   }
@@ -77,14 +77,14 @@ function mutateInputs(op: AnyOp, inputs: readonly Tensor[], params: object): Ten
 }
 
 function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor): Tensor {
-  const tracking = isGradEnabled() && (into.requiresGrad || someRequireGrad(inputs));
+  const tracking = isGradEnabled() && (into.isTracked || someRequireGrad(inputs));
   // A view created under noGrad does not know whether its base requires a gradient.
-  if (tracking || (isGradEnabled() && into.base?.requiresGrad === true)) {
+  if (tracking || (isGradEnabled() && into.base?.isTracked === true)) {
     checkLeaf(op, into);
     checkViewChange(op, into);
   }
   // An op without a gradient rule detaches the tensor from its history.
-  const records = op.vjp !== null || into.requiresGrad;
+  const records = op.vjp !== null || into.isTracked;
   const node =
     tracking && into.dtype.isFloatingPoint && records ? new OpNode(op, inputs, params, 1) : null;
   if (node !== null) {
@@ -113,7 +113,7 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
  */
 function checkWithoutHistory(op: AnyOp, changed: Tensor): void {
   checkLeaf(op, changed);
-  if (!changed.requiresGrad) return;
+  if (!changed.isTracked) return;
   throw new InPlaceError(
     `${op.name}: it has no gradient, so it cannot change a tensor that was computed from one ` +
       'that requires a gradient. Change it inside noGrad(() => ...).',

@@ -225,7 +225,7 @@ export abstract class Function {
   static apply<C extends typeof Function>(this: C, ...args: ForwardArguments<C>): ForwardResult<C> {
     const implementation = this as unknown as Implementation & Applicable;
     const tensors = (args as unknown[]).map((a) => (a instanceof Tensor ? a : null));
-    const needsGrad = tensors.map((t) => t?.requiresGrad ?? false);
+    const needsGrad = tensors.map((t) => t?.isTracked ?? false);
     const tracked = isGradEnabled() && needsGrad.includes(true);
     const run = (): Result => applied(implementation, args, tensors, needsGrad, tracked);
     const { capture } = layers.backend;

@@ -94,7 +94,7 @@ export class SavedTensor {
   constructor(t: Tensor, maker: GradFn | null, hasGradient = true) {
     this.version = t.currentVersion;
     this.isOutput = maker !== null && hasGradient;
-    this.node = maker === null ? t.gradFn : null;
+    this.node = maker === null ? t.currentGradFn : null;
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
     // There is no memory in a capture that a saved tensor could own.

@@ -126,6 +126,8 @@ export interface CaptureHooks {
   changesHistory(t: Tensor, change: 'detach_' | 'retainGrad'): void;
   /** The version of a tensor that the program reads. */
   readsVersion(t: Tensor): number;
+  /** Called when the program asks whether a tensor has a history, or is a leaf with a gradient. */
+  readsHistory(t: Tensor): void;
   /** Called before `.grad` of a tensor is read. */
   readsGrad(t: Tensor): void;
   /** Called before `.grad` of a tensor is set. */

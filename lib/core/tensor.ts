@@ -120,6 +120,12 @@ export class Tensor {
 
   /** The node of the autograd graph that made this tensor, or null for a leaf. */
   get gradFn(): GradFn | null {
+    layers.backend.capture?.readsHistory(this);
+    return this.currentGradFn;
+  }
+
+  /** @internal `gradFn` for the library itself, whose reads a capture does not guard */
+  get currentGradFn(): GradFn | null {
     if (
       this.base !== null &&
       this.versionCounter !== null &&
@@ -131,7 +137,13 @@ export class Tensor {
 
   /** Whether gradients flow to or through this tensor. */
   get requiresGrad(): boolean {
-    return this.leafRequiresGrad || this.gradFn !== null;
+    layers.backend.capture?.readsHistory(this);
+    return this.isTracked;
+  }
+
+  /** @internal `requiresGrad` for the library itself, whose reads a capture does not guard */
+  get isTracked(): boolean {
+    return this.leafRequiresGrad || this.currentGradFn !== null;
   }
 
   set requiresGrad(value: boolean) {

@@ -26,7 +26,7 @@ export function fakeLike(t: Tensor): Tensor {
   if (t.storage !== null && fake.storage !== null) fake.storage.nbytes = t.storage.nbytes;
   fake.storageOffset = t.storageOffset;
   fake.strides = t.strides;
-  fake.leafRequiresGrad = t.requiresGrad;
+  fake.leafRequiresGrad = t.isTracked;
   return fake;
 }
 

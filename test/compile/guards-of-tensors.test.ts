@@ -3,7 +3,16 @@
  */
 import assert from 'node:assert/strict';
 import { lossParallel } from '../../lib/distributed.js';
-import { compile, nn, noGrad, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  compile,
+  compiler,
+  nn,
+  noGrad,
+  ones,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 import { CompileCounter } from '../../lib/testing/index.js';
 
 const list = (t: Tensor): unknown => t.tolist();
@@ -53,6 +62,35 @@ describe('the guards of compile on tensors', () => {
     assert.deepEqual(list(fn(ones([1]))), [16]);
     noGrad(() => w.set_(ones([8]).narrow(0, 0, 4)));
     assert.deepEqual(list(fn(ones([1]))), [32]);
+  });
+
+  it('see whether a tensor from outside that no op uses requires a gradient', () => {
+    const asked: Record<string, (t: Tensor) => boolean> = {
+      requiresGrad: (t) => t.requiresGrad,
+      gradFn: (t) => t.gradFn !== null,
+      isLeaf: (t) => t.isLeaf,
+    };
+    for (const [name, asks] of Object.entries(asked)) {
+      const flag = ones([1]);
+      const fn = (x: Tensor): Tensor => (asks(flag) ? x.mul(2) : x.add(5));
+      const counter = CompileCounter();
+      const compiled = compile(fn, { backend: counter, fullgraph: true });
+      const check = (): void =>
+        assert.deepEqual(list(compiled(ones([1]))), list(fn(ones([1]))), name);
+      check();
+      flag.requiresGrad_();
+      check();
+      flag.requiresGrad_(false).mul_(ones([1]).requiresGrad_());
+      check();
+      check();
+      assert.equal(counter.frameCount, 3);
+    }
+  });
+
+  it('hold no argument whose history the function asks for', () => {
+    const compiled = compile((x: Tensor) => (x.requiresGrad ? x.mul(2) : x.add(5)));
+    const explained = compiler.explain(compiled)(ones([1]));
+    assert.ok(explained.graphs[0]?.guards.every((guard) => !/tensor from outside/.test(guard)));
   });
 
   it('do not compare the size of a storage that the function does not read', () => {

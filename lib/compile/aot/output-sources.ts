@@ -65,7 +65,7 @@ export class OutputSources {
   add(t: Tensor, value: Value, all: readonly Tensor[]): OutputSource {
     const known = this.known.get(t);
     if (known !== undefined) return known;
-    const source = this.leafOf(t, value, all) ?? this.sourceOf(t, value, all, t.requiresGrad);
+    const source = this.leafOf(t, value, all) ?? this.sourceOf(t, value, all, t.isTracked);
     this.known.set(t, source);
     return source;
   }

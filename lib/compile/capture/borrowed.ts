@@ -74,7 +74,7 @@ export class Borrowed {
    */
   borrow(t: Tensor): void {
     if (this.held.has(t) || t.storage === null) return;
-    void t.gradFn; // refreshed, if t is a view of a base that has changed
+    void t.currentGradFn; // refreshed, if t is a view of a base that has changed
     if (t.base !== null) this.borrow(t.base);
     const values: Partial<Tensor> = {};
     for (const name of FIELDS) (values as Record<string, unknown>)[name] = t[name];

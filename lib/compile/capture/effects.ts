@@ -110,6 +110,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     },
     setsGrad: (t, value) => recordGrad(recorder, t, value),
     readsVersion: (t) => recorder.versions.read(recorder, t),
+    readsHistory: (t) => recorder.readsHistory(t),
     readsGrad: (t) => recorder.readsGrad(t),
     readsMemory: (t, fact) => recorder.readsMemory(t, fact),
     setsAsynchronous: (t, value) => recordAsynchronous(recorder, t, value),

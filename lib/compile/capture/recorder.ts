@@ -240,6 +240,12 @@ export class Recorder {
     t.gradTensor = (t.sharding as Sharding).gradient(local);
   }
 
+  /** Reads whether a tensor that no op has used yet has a history: guards compare that. */
+  readsHistory(t: Tensor): void {
+    if (this.level !== 'front' || t.storage === null || this.isOwn(t) || this.known.has(t)) return;
+    this.guards.expectHistory(t);
+  }
+
   /** Reads a fact of a tensor's memory; guards compare it for all tensors of the program on it. */
   readsMemory(t: Tensor, fact: MemoryFact): void {
     if (t.storage === null) return;
@@ -333,7 +339,7 @@ export class Recorder {
     if (this.level === 'backward' && local !== undefined && this.known.get(local) !== undefined)
       return distribute(this, t);
     const same = this.known.sameAs(t);
-    if (same === undefined || (t.requiresGrad && this.level === 'front'))
+    if (same === undefined || (t.isTracked && this.level === 'front'))
       this.unsupported(
         `a tensor of shape [${t.shape.join(', ')}] was used that no captured op computed`,
       );

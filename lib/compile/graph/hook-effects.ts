@@ -51,7 +51,7 @@ export function registerHook(t: Tensor, params: HookParams): BoundHook {
   const bound = new BoundHook();
   const run = (hook ?? ((...args: never[]) => runBody(body as HookBody, args, bound))) as never;
   if (hook === null) graphHooks.set(run, { params, bound });
-  const node = (ofLeaf ? accumulatorOf(t) : t.gradFn) as TapeNode;
+  const node = (ofLeaf ? accumulatorOf(t) : t.currentGradFn) as TapeNode;
   switch (kind) {
     case 'gradient':
       node.addTensorHook(ofLeaf ? 0 : t.outputNr, run);

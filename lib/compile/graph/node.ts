@@ -145,7 +145,7 @@ export function metaOf(t: Tensor): ValueMeta {
     strides: t.strides,
     device: t.device,
     placements: t.sharding === null ? null : String(t.sharding.spec),
-    requiresGrad: t.requiresGrad,
+    requiresGrad: t.isTracked,
   };
 }
 

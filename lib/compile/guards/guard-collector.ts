@@ -13,7 +13,7 @@ import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
 import { isModule } from './object-walk.js';
 import { OptimizerFacts } from './optimizer-facts.js';
-import { OuterTensor, TensorFacts } from './tensor-facts.js';
+import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** A module's own properties, as they were before the capture. */
 interface Properties {
@@ -50,6 +50,8 @@ export class GuardCollector {
   /** What `.grad` was where it was read: of inputs, by position, and of constants. */
   private readonly grads = new Map<number | Tensor, TensorFacts | null>();
   private readonly reads = new Map<number | Tensor, Set<MemoryFact>>();
+  /** Tensors from outside that the function asked whether they have a history. */
+  private readonly histories = new Set<Tensor>();
   private readonly args: Matcher;
 
   constructor(args: readonly unknown[] = []) {
@@ -101,6 +103,11 @@ export class GuardCollector {
   /** Adds a tensor whose `.grad` was read: only its metadata counts. */
   expectGrad(owner: number | Tensor, grad: Tensor | null): void {
     if (!this.grads.has(owner)) this.grads.set(owner, grad === null ? null : new TensorFacts(grad));
+  }
+
+  /** Adds a tensor from outside, because the function asked whether it has a history. */
+  expectHistory(t: Tensor): void {
+    this.histories.add(t);
   }
 
   /** Adds a fact of the memory of a tensor, because the function read it. */
@@ -162,6 +169,7 @@ export class GuardCollector {
       grads: [...this.grads].map(([owner, grad]) => [owner, grad, pathOf(owner)] as const),
       facts: [
         ...this.memoryFacts(inputs, pathOf),
+        ...[...this.histories].filter((t) => !this.tensors.has(t)).map(historyFact),
         ...[...this.leaves].flatMap((owner) =>
           leafHookFacts(
             typeof owner === 'number' ? (inputs[owner] as Tensor) : owner,
@@ -205,3 +213,11 @@ export class GuardCollector {
     return facts;
   }
 }
+
+/** What a tensor that no op uses is to autograd. */
+const historyFact = (t: Tensor): OwnedFact => ({
+  owner: t,
+  path: 'the history of a tensor from outside',
+  read: historyOf,
+  expected: historyOf(t),
+});

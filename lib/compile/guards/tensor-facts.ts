@@ -33,7 +33,7 @@ export class TensorFacts {
     this.shape = t.shape;
     this.strides = t.strides;
     this.history = historyOf(t);
-    this.nodeName = t.gradFn?.name ?? '';
+    this.nodeName = t.currentGradFn?.name ?? '';
     this.isView = t.base !== null;
     this.memory = memoryOf(t);
     this.isAsynchronous = isAsynchronous(t);
@@ -48,7 +48,7 @@ export class TensorFacts {
       sameShape(t.shape, this.shape) &&
       sameShape(t.strides, this.strides) &&
       historyOf(t) === this.history &&
-      (this.history !== 'node' || t.gradFn?.name === this.nodeName) &&
+      (this.history !== 'node' || t.currentGradFn?.name === this.nodeName) &&
       (t.base !== null) === this.isView &&
       memoryOf(t) === this.memory &&
       isAsynchronous(t) === this.isAsynchronous &&
@@ -163,8 +163,9 @@ const memoryOf = ({ storage, disposed }: Tensor): Memory =>
         ? 'without memory'
         : 'live';
 
-const historyOf = (t: Tensor): History =>
-  t.leafRequiresGrad ? 'leaf' : t.gradFn === null ? 'no gradient' : 'node';
+/** What a tensor is to autograd. */
+export const historyOf = (t: Tensor): History =>
+  t.leafRequiresGrad ? 'leaf' : t.currentGradFn === null ? 'no gradient' : 'node';
 
 /** A class; `Tensor` for distributed tensors that ops made, which are instances of DTensor. */
 function classOf(t: Tensor): unknown {
