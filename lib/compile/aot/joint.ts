@@ -123,7 +123,7 @@ class JointTracer {
     const outputs = this.module.forward(...primals.slice(0, this.module.graph.placeholders.length));
     const versions = this.versionChanges(before);
     const dirty = [...this.borrowed].flatMap(([t, i]) =>
-      t.gradFn === this.histories[i] ? [] : [t],
+      t.currentGradFn === this.histories[i] ? [] : [t],
     );
     if (dirty.some((t) => views.has(t)))
       recorder.unsupported('a view that is an argument was changed in place with a gradient');
@@ -132,8 +132,8 @@ class JointTracer {
     const forward = results.map((t) => recorder.resultOf(heldOf(t)));
     const waited = [...this.asynchronous].flatMap(([t, i]) => (isAsynchronous(t) ? [] : [i]));
     const differentiable = [
-      ...results.filter((t) => t.gradFn !== null),
-      ...dirty.filter((t) => t.requiresGrad),
+      ...results.filter((t) => t.currentGradFn !== null),
+      ...dirty.filter((t) => t.isTracked),
     ];
     const tangents: Node[] = [];
     const roots = differentiable.map((t) => this.rootOf(t, tangents));
@@ -196,6 +196,9 @@ class JointTracer {
       if (source === undefined) continue;
       if (dirty.includes(t) || this.feedsOthers(t))
         this.recorder.unsupported('retainGrad() was called on a tensor that results depend on');
+      // Hooks change the gradient before it is kept, and the backward graph runs them.
+      if (source.kind !== 'primal' && (node?.tensorHooks?.[outputNr]?.size ?? 0) > 0)
+        this.recorder.unsupported('retainGrad() was called on a tensor with hooks');
       found.push(source);
     }
     return found;
@@ -261,7 +264,7 @@ class JointTracer {
       this.borrowed.set(t, i);
       if (isAsynchronous(heldOf(t))) this.asynchronous.set(heldOf(t), i);
       recorder.borrowed.borrowAsLeaf(t);
-      this.histories[i] = t.gradFn;
+      this.histories[i] = t.currentGradFn;
       const local = recorder.placeholder(heldOf(t), i, 'primal');
       this.primalNodes.push(local);
       if (t.sharding !== null)

@@ -30,7 +30,7 @@ export function captureBackward(
   for (const module of signature.modules) guards.addModule(module);
   const recorder = new Recorder(guards, 'backward');
   const { saves } = signature;
-  const leaves = new Set(signature.leavesWithGrad);
+  const withGrad = new Set(signature.tensorsWithGrad);
   try {
     return capturing(recorder, () =>
       recording(recorder, () => {
@@ -38,7 +38,7 @@ export function captureBackward(
           recorder.placeholder(t, i, 'lift');
         });
         for (const draw of signature.draws) recorder.drawPlaceholder(draw);
-        for (const leaf of leaves) recorder.readsGrad(leaf);
+        for (const t of withGrad) recorder.readsGrad(t);
         recorder.calls = signature.calls;
         for (const save of saves) save.saved.lend(() => valueOf(save));
         const found = runBackward(roots, () => rootGrads, { ...options, retainGraph: true });

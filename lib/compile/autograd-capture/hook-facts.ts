@@ -2,6 +2,7 @@
 import { AccumulateGrad } from '../../autograd/accumulate-grad.js';
 import { type MadeHook, madeHookOf } from '../../autograd/made-hooks.js';
 import type { Node } from '../../autograd/node.js';
+import type { Tensor } from '../../core/tensor.js';
 import type { RunValue } from '../graph/effects.js';
 import { graphHookOf } from '../graph/hook-effects.js';
 
@@ -9,6 +10,8 @@ import { graphHookOf } from '../graph/hook-effects.js';
 export interface HookVisitor {
   /** A value that a hook of a compiled function uses. */
   lift(value: RunValue): void;
+  /** A tensor, no leaf, that keeps its gradient. */
+  retained(t: Tensor): void;
   /** A hook of the library. Returns what tells its owner and what it calls from those of others. */
   made(hook: MadeHook): unknown;
 }
@@ -25,7 +28,7 @@ export function hookFacts(node: Node, visitor: HookVisitor): readonly unknown[] 
   const traced = [...(node.tensorHooks ?? []), node.preHooks, node.postHooks];
   if (traced.some((hooks) => [...(hooks?.values() ?? [])].some((hook) => madeHookOf(hook)?.opaque)))
     return `an opaque hook of ${node.name} gets gradients`;
-  for (const t of node.retained ?? []) if (t !== undefined) visitor.lift(t);
+  for (const t of node.retained ?? []) if (t !== undefined) visitor.retained(t);
   const describe = (hooks: ReadonlyMap<number, object> | null | undefined): readonly unknown[] =>
     [...(hooks?.values() ?? [])].map((hook) => factsOf(hook, visitor));
   return [

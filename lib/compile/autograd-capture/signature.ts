@@ -7,6 +7,7 @@ import type { EngineOptions } from '../../autograd/engine.js';
 import type { MadeHook } from '../../autograd/made-hooks.js';
 import type { Edge, Node } from '../../autograd/node.js';
 import type { SavedTensor } from '../../autograd/saved-tensor.js';
+import { InPlaceError } from '../../core/errors.js';
 import type { DrawParams } from '../../core/random.js';
 import { Tensor } from '../../core/tensor.js';
 import { endOf } from '../../ops/as-strided.js';
@@ -33,8 +34,8 @@ export interface BackwardSignature {
   /** The random states that gradients use again. */
   readonly draws: readonly DrawParams[];
   readonly saves: readonly LiftedSave[];
-  /** Leaves that have a gradient already. */
-  readonly leavesWithGrad: readonly Tensor[];
+  /** Tensors that have a gradient already, to which the pass may add. */
+  readonly tensorsWithGrad: readonly Tensor[];
   readonly nodes: readonly Node[];
   /** The functions that each run of the pass calls. */
   readonly calls: readonly (() => void)[];
@@ -66,7 +67,7 @@ class GraphWalk implements BackwardSignature, HookVisitor {
   readonly structure: unknown[] = [];
   readonly draws: DrawParams[] = [];
   readonly saves: LiftedSave[] = [];
-  readonly leavesWithGrad: Tensor[] = [];
+  readonly tensorsWithGrad: Tensor[] = [];
   readonly nodes: Node[] = [];
   readonly calls: (() => void)[] = [];
   /** The lifts with their positions. */
@@ -96,6 +97,11 @@ class GraphWalk implements BackwardSignature, HookVisitor {
   private draw(draw: DrawParams): void {
     this.structure.push(this.draws.indexOf(draw));
     this.draws.push(draw);
+  }
+
+  retained(t: Tensor): void {
+    this.lift(t);
+    this.describeGrad(t);
   }
 
   made({ owner, module, opaque }: MadeHook): unknown {
@@ -149,8 +155,9 @@ class GraphWalk implements BackwardSignature, HookVisitor {
     this.structure.push(facts.saved.length, facts.draws.length);
     for (const draw of facts.draws) this.draw(draw);
     facts.saved.forEach((saved, i) => {
-      const value = saved.unpack(node.name, `saved value ${i}`, node, false);
-      this.save(saved, value);
+      const value = unpacked(saved, i, node);
+      if (value === null) this.structure.push('overwritten');
+      else this.save(saved, value);
     });
     if (node instanceof AccumulateGrad) this.describeLeaf(node);
     return null;
@@ -169,12 +176,27 @@ class GraphWalk implements BackwardSignature, HookVisitor {
   }
 
   private describeLeaf({ variable: leaf, memory }: AccumulateGrad): void {
-    const { gradTensor } = leaf;
     this.lift(leaf);
     this.structure.push(memory !== null);
     if (memory !== null) this.lift(memory);
-    this.structure.push(leaf.requiresGrad, gradTensor === null ? null : metadata(gradTensor));
-    if (gradTensor !== null) this.leavesWithGrad.push(leaf);
+    this.structure.push(leaf.isTracked);
+    this.describeGrad(leaf);
+  }
+
+  private describeGrad(t: Tensor): void {
+    const { gradTensor } = t;
+    this.structure.push(gradTensor === null ? null : metadata(gradTensor));
+    if (gradTensor !== null) this.tensorsWithGrad.push(t);
+  }
+}
+
+/** What a node saved; null if it was changed since, which is an error if the node's rule reads it. */
+function unpacked(saved: SavedTensor, i: number, node: Node): Tensor | null {
+  try {
+    return saved.unpack(node.name, `saved value ${i}`, node, false);
+  } catch (error) {
+    if (error instanceof InPlaceError) return null;
+    throw error;
   }
 }
 

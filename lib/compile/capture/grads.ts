@@ -15,13 +15,13 @@ export function recordGrad(recorder: Recorder, t: Tensor, value: Tensor | null):
 }
 
 /**
- * Whether the capture made the memory of a gradient, all of which the gradient covers, and no other
- * gradient has taken it.
+ * Whether the capture made the memory of a gradient, all of which the gradient covers, no other
+ * gradient has taken it, and the pass hands it to no other node, which a hook could change it for.
  */
 export function takesOver(recorder: Recorder, grad: Tensor): boolean {
   const { storage, nbytes } = heldOf(grad);
   if (recorder.level === 'front' || !recorder.isOwn(grad) || storage === null) return false;
-  if (storage.nbytes !== nbytes || recorder.taken.has(storage)) return false;
+  if (storage.nbytes !== nbytes || recorder.taken.has(storage) || storage.retains > 1) return false;
   recorder.taken.add(storage);
   return true;
 }

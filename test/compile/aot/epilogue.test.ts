@@ -151,19 +151,27 @@ describe('a lowered graph keeps gradients', () => {
     }
   });
 
-  it('of a result that others depend on, op by op', () => {
-    const fn: Fn = (x) => {
+  it('of a result that others depend on, or that has hooks, op by op', () => {
+    const feeding: Fn = (x) => {
       const y = x.sin();
       y.retainGrad();
       return [y, y.exp()];
     };
-    assert.ok(!isLowered(fn));
-    const [expected, seen] = [fn, compile(fn, { backend: 'aot_eager' })].map((run) => {
-      const [y, z] = run(tensor([1, 2], { requiresGrad: true }));
-      z?.sum().backward();
-      return y?.grad?.tolist();
-    });
-    assert.deepEqual(seen, expected);
+    const hooked: Fn = (x) => {
+      const y = x.sin();
+      y.retainGrad();
+      y.registerHook((grad) => grad.mul(x.detach()));
+      return [y];
+    };
+    for (const fn of [feeding, hooked]) {
+      assert.ok(!isLowered(fn));
+      const [expected, seen] = [fn, compile(fn, { backend: 'aot_eager' })].map((run) => {
+        const results = run(tensor([1, 2], { requiresGrad: true }));
+        results.at(-1)?.sum().backward();
+        return results[0]?.grad?.tolist();
+      });
+      assert.deepEqual(seen, expected);
+    }
   });
 });
 
