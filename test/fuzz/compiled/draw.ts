@@ -2,7 +2,7 @@
 import { manualSeed, ShardwiseError, type Tensor } from '../../../lib/index.js';
 import type { Rng } from '../rng.js';
 import { phrases, type Scope } from './phrases.js';
-import { evaluate, isFloat, type Line, type Program } from './program.js';
+import { evaluate, isFloat, type Line, type Pass, type Program } from './program.js';
 
 /** Larger tensors are not kept. */
 const MAX_ELEMENTS = 200;
@@ -23,10 +23,23 @@ const HOOKS = [
   'norm.registerForwardPreHook((m, [x]) => [x.add(1)])',
   'keeper.registerFullBackwardHook((m, [gx], [gy]) => [gx.mul(2)])',
   'linear.weight.registerHook((g) => g.mul(3))',
+  'linear.weight.registerPostAccumulateGradHook((t) => { t.grad.mul_(0.5); })',
+  'outer.registerPostAccumulateGradHook((t) => { t.grad = t.grad.sin(); })',
+  'linear.registerFullBackwardHook((m, [gx], [gy]) => [gx === null ? gx : gx.add(1)])',
+  'norm.registerFullBackwardPreHook((m, [gy]) => [gy.mul(0.5)])',
   'linear.weight.requiresGrad_(false)',
   'outer.grad = h.plain([2, 3], 95)',
   'drop.eval()',
   'keeper.eval()',
+];
+
+const PASSES: readonly (readonly [weight: number, passes: readonly Pass[]])[] = [
+  [3, []],
+  [11, ['backward']],
+  [2, ['backward', 'backward']],
+  [2, ['grad', 'backward']],
+  [1, ['backward', 'grad']],
+  [1, ['grad']],
 ];
 
 const BETWEEN = [
@@ -148,7 +161,7 @@ export function drawProgram(rng: Rng): Program {
     body,
     between: later.map((code) => ({ name: null, code })),
     results,
-    backward: rng.chance(0.85),
+    passes: rng.weighted(PASSES)[1],
     withoutGrad: rng.chance(0.1) ? rng.int(0, 3) : -1,
   };
 }

@@ -13,6 +13,7 @@ export interface Scope {
 
 type Phrase = (scope: Scope) => readonly [name: string | null, code: string];
 
+const hasNode = (t: Tensor): boolean => t.requiresGrad && !t.isLeaf;
 const matrix = (t: Tensor): boolean => t.ndim === 2;
 const withDims = (t: Tensor): boolean => t.ndim > 0;
 const rows = (t: Tensor): boolean => t.ndim === 2 && t.shape[1] === 3;
@@ -146,7 +147,7 @@ export const phrases: readonly (readonly [weight: number, phrase: Phrase])[] = [
     (s) =>
       declared(s, `keeper(${s.any(rows).name}).mul((keeper.factor = ${s.rng.pick(['k', '3'])}))`),
   ],
-  [0.3, (s) => declared(s, 'keeper.last ?? keeper.mean')],
+  [0.3, (s) => declared(s, `(keeper(${s.any(rows).name}), keeper.last ?? keeper.mean)`)],
   // Random numbers.
   [
     1,
@@ -191,7 +192,21 @@ export const phrases: readonly (readonly [weight: number, phrase: Phrase])[] = [
       return [null, `${name}.registerHook((g) => g.mul(${s.any(like(t)).name}.detach()))`];
     },
   ],
-  [0.3, (s) => [null, `${s.any((t) => t.requiresGrad && !t.isLeaf).name}.retainGrad()`]],
+  [0.3, (s) => [null, `${s.any(hasNode).name}.retainGrad()`]],
+  [
+    0.3,
+    (s) => [
+      null,
+      `${s.any(hasNode).name}.gradFn.registerHook((gs) => gs.map((g) => g && g.sin()))`,
+    ],
+  ],
+  [
+    0.3,
+    (s) => [
+      null,
+      `${s.any(hasNode).name}.gradFn.registerPrehook((gs) => gs.map((g) => g && g.mul(k)))`,
+    ],
+  ],
   // Modes.
   [1, (s) => declared(s, `sw.noGrad(() => ${s.any().name}.${s.rng.pick(unary)}())`)],
   [1, (s) => [null, `sw.noGrad(() => ${s.any().name}.${s.rng.pick(inPlaceUnary)})`]],
@@ -265,19 +280,13 @@ export const phrases: readonly (readonly [weight: number, phrase: Phrase])[] = [
       ),
   ],
   [0.1, () => [null, 'sw.graphBreak()']],
-  [
-    0.15,
-    (s) => [
-      null,
-      `${s.any((t) => t.requiresGrad && !t.isLeaf).name}.sum().backward({ retainGraph: true })`,
-    ],
-  ],
+  [0.15, (s) => [null, `${s.any(hasNode).name}.sum().backward({ retainGraph: true })`]],
   [
     0.15,
     (s) =>
       declared(
         s,
-        `sw.autograd.grad(${s.any((t) => t.requiresGrad && !t.isLeaf).name}.sum(), [a], { allowUnused: true, retainGraph: true })[0] ?? a.mul(1)`,
+        `sw.autograd.grad(${s.any(hasNode).name}.sum(), [a], { allowUnused: true, retainGraph: true })[0] ?? a.mul(1)`,
       ),
   ],
 ];

@@ -15,11 +15,14 @@ export interface Program {
   readonly results: readonly string[];
   /** What happens after call `i`. */
   readonly between: readonly Line[];
-  /** Whether backward runs through the results. */
-  readonly backward: boolean;
+  /** The backward passes through the results. */
+  readonly passes: readonly Pass[];
   /** The call that runs without gradients; -1 for none. */
   readonly withoutGrad: number;
 }
+
+/** A backward pass. All but the last one retain the graph. */
+export type Pass = 'backward' | 'grad';
 
 /** A statement; `name` is the variable that it declares. */
 export interface Line {

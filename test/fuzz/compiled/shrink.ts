@@ -1,15 +1,14 @@
 /** Shrinks a program that differs: removes lines and results while it still differs. */
-import type { BackendName } from '../../../lib/compile/backends.js';
 import { type Program, textOf } from './program.js';
-import { difference, observe } from './run.js';
+import { difference, EAGER, observe, type Variant } from './run.js';
 
 /** The difference; null if there is none, or the program has lost a variable. */
-export function differs(program: Program, backend: BackendName): string | null {
+export function differs(program: Program, variant: Variant): string | null {
   try {
-    const expected = observe(program, null);
+    const expected = observe(program, EAGER);
     if (expected.some(({ error }) => error === 'ReferenceError' || error === 'TypeError'))
       return null;
-    return difference(program, backend, expected);
+    return difference(program, variant, expected);
   } catch {
     return null; // a variable of the outer lines or of the inputs is missing
   }
@@ -19,13 +18,14 @@ export function differs(program: Program, backend: BackendName): string | null {
 const kindOf = (words: string): string => words.replace(/^call \d: /, '').slice(0, 7);
 
 /** The smallest program found. */
-export function shrink(program: Program, backend: BackendName, words: string): Program {
+export function shrink(program: Program, variant: Variant, words: string): Program {
   let smallest = program;
   const attempt = (smaller: Program): void => {
-    const found = differs(smaller, backend);
+    const found = differs(smaller, variant);
     if (found !== null && kindOf(found) === kindOf(words)) smallest = smaller;
   };
-  attempt({ ...smallest, backward: false });
+  attempt({ ...smallest, passes: ['backward'] });
+  attempt({ ...smallest, passes: [] });
   attempt({ ...smallest, withoutGrad: -1 });
   for (let round = 0; round < 2; round++) {
     for (let i = smallest.results.length - 1; i >= 0 && smallest.results.length > 1; i--)
@@ -48,7 +48,10 @@ export function shrink(program: Program, backend: BackendName, words: string): P
 }
 
 /** A report of a finding. */
-export function report(program: Program, backend: BackendName): string {
-  const { backward, withoutGrad } = program;
-  return `${differs(program, backend)}\nbackend ${backend}, backward ${backward}, call without gradients ${withoutGrad}\n${textOf(program)}`;
+export function report(program: Program, variant: Variant): string {
+  const { passes, withoutGrad } = program;
+  const run =
+    `backend ${variant.fn}, of backward passes ${variant.passes}, passes ${passes.join()}, ` +
+    `call without gradients ${withoutGrad}`;
+  return `${differs(program, variant)}\n${run}\n${textOf(program)}`;
 }
