@@ -5,6 +5,7 @@
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
+import type { GradFn } from './grad-fn.js';
 import { hooks, layers } from './hooks.js';
 import { checkFlag, optionsOf, unexpected } from './options.js';
 import { setGrad } from './set-grad.js';
@@ -12,23 +13,7 @@ import { isContiguousLayout, numelOf, type Shape, wrapDim } from './shape.js';
 import type { Sharding } from './sharding.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
 
-type Grads = readonly (Tensor | null)[];
-
-/**
- * A node of the autograd graph: the op that made a tensor. @see PyTorch `torch.autograd.graph.Node`
- */
-export interface GradFn {
-  readonly name: string;
-  /**
-   * Runs after the node with the gradients of its inputs and outputs; may return replacements of
-   * the former.
-   */
-  registerHook(hook: (gradInputs: Grads, gradOutputs: Grads) => Grads | undefined | void): {
-    remove(): void;
-  };
-  /** Runs before the node with the gradients of its outputs; may return replacements. */
-  registerPrehook(hook: (gradOutputs: Grads) => Grads | undefined | void): { remove(): void };
-}
+export type { GradFn };
 
 /** Counts in-place changes; shared by a tensor and all its views. @internal */
 export interface VersionCounter {

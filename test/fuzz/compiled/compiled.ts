@@ -1,8 +1,9 @@
 /** Fuzzes `compile`: random programs have the results of the same programs run eagerly. */
 import { Finding, type Rng } from '../rng.js';
+import { difference } from './compare.js';
 import { drawProgram } from './draw.js';
 import { type Program, textOf } from './program.js';
-import { BACKENDS, difference, EAGER, observe, type Variant } from './run.js';
+import { BACKENDS, EAGER, observe, type Variant } from './run.js';
 import { report, shrink } from './shrink.js';
 
 /**

@@ -1,4 +1,4 @@
-/** Runs a program eagerly and compiled, and compares all that a caller can see. */
+/** Runs a program eagerly or compiled, and looks at all that a caller can see. */
 import type { BackendName } from '../../../lib/compile/backends.js';
 import { compiledAutograd } from '../../../lib/compile/index.js';
 import { autograd, compile, manualSeed, noGrad, rand, Tensor, tree } from '../../../lib/index.js';
@@ -19,10 +19,9 @@ export const EAGER: Variant = { fn: null, passes: null };
 
 /** One that captures, and others that vary the arguments. */
 const CALLS = 4;
-const TOLERANCE = 1e-9;
 
 /** What was seen of one call. */
-type Facts = Record<string, unknown>;
+export type Facts = Record<string, unknown>;
 
 /** The facts of all calls; the last may be an error, after which nothing is compared. */
 export function observe(program: Program, { fn, passes }: Variant, calls = CALLS): Facts[] {
@@ -152,64 +151,4 @@ function describe(facts: Facts, name: string, t: Tensor, all: ReadonlyMap<string
     `${first((other) => other === t)}, memory of ${first((other) => other.untypedStorage() === t.untypedStorage())}`;
   facts[`base of ${name}`] =
     t._base === null ? null : (first((other) => other === t._base) ?? 'inner');
-}
-
-/** Whether a gradient is null or zero: a lowered backward gets zeros where nothing asks. */
-const isNothing = (value: unknown): boolean =>
-  value === null || value === 0 || (Array.isArray(value) && value.every(isNothing));
-
-/** The first difference from eager, as text; null if there is none. */
-export function difference(
-  program: Program,
-  variant: Variant,
-  expected = observe(program, EAGER),
-): string | null {
-  const actual = observe(program, variant, expected.length);
-  const isDecomposed = variant.fn === 'aot_eager_decomp_partition';
-  const isLowered = isDecomposed || variant.fn === 'aot_eager';
-  const ignored = isDecomposed && changesData(program) ? /^gradient/ : /^$/;
-  for (const [call, facts] of expected.entries()) {
-    const other = actual[call];
-    if (other === undefined) return `call ${call} did not run`;
-    if ('error' in facts || 'error' in other) {
-      if (facts.error === other.error) return null;
-      // A captured backward has read what was saved before gradients accumulate.
-      if (facts.error === 'InPlaceError' && (isLowered || variant.passes !== null)) return null;
-      // A compiled function is one node, which a second backward pass through it needs whole.
-      if (isLowered && /a second time/.test(String(other.message))) return null;
-      // It saves inputs instead of what follows from them, and sees that they have changed.
-      if (other.error === 'InPlaceError' && isDecomposed) return null;
-      return `call ${call}: error ${other.error} ${other.message}, eager ${facts.error} ${facts.message}`;
-    }
-    for (const name of Object.keys(facts))
-      if (
-        !same(facts[name], other[name]) &&
-        !ignored.test(name) &&
-        !(isLowered && isLoweredFact(name, facts, other))
-      )
-        return `call ${call}: ${name} is ${JSON.stringify(other[name])}, eager ${JSON.stringify(facts[name])}`;
-  }
-  return null;
-}
-
-/** Whether changes that no version counts may reach what backward computes from again. */
-const changesData = ({ body }: Program): boolean => body.some(({ code }) => /\.data\./.test(code));
-
-/**
- * What lowered graphs do not keep: the number of in-place changes of a result, or of a tensor that
- * becomes an attribute, that it was a view of a tensor which only the function had, and that no gradient reached a tensor.
- */
-const isLoweredFact = (name: string, facts: Facts, other: Facts): boolean =>
-  (/^gradient/.test(name) && isNothing(facts[name]) && isNothing(other[name])) ||
-  /^version of (result|\w+\.last)/.test(name) ||
-  (/^base of (result|\w+\.last)/.test(name) &&
-    /^(inner|result)/.test(String(facts[name])) &&
-    (other[name] === null || other[name] === 'inner'));
-
-function same(a: unknown, b: unknown): boolean {
-  if (typeof a === 'number' && typeof b === 'number')
-    return Object.is(a, b) || Math.abs(a - b) <= TOLERANCE * (1 + Math.abs(a));
-  if (Array.isArray(a) && Array.isArray(b))
-    return a.length === b.length && a.every((x, i) => same(x, b[i]));
-  return a === b;
 }

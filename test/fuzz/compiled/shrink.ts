@@ -1,6 +1,7 @@
 /** Shrinks a program that differs: removes lines and results while it still differs. */
+import { difference } from './compare.js';
 import { type Program, textOf } from './program.js';
-import { difference, EAGER, observe, type Variant } from './run.js';
+import { EAGER, observe, type Variant } from './run.js';
 
 /** The difference; null if there is none, or the program has lost a variable. */
 export function differs(program: Program, variant: Variant): string | null {
