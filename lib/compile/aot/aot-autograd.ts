@@ -6,9 +6,10 @@ import { callSite } from '../../core/call-site.js';
 import { ArgumentError, ShardwiseError } from '../../core/errors.js';
 import { opByName } from '../../core/op.js';
 import { checkFunction, optionsOf, shown } from '../../core/options.js';
-import { Tensor } from '../../core/tensor.js';
+import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
+import { isNumberInput } from '../capture/number-inputs.js';
 import { whileCompiling } from '../compiling.js';
 import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
@@ -93,9 +94,11 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     const trace = tracedOrNull(module, primals);
     if (trace === null) return module.forward.bind(module);
     const { graph } = trace.joint;
+    // Decompositions of calls whose numbers differ from run to run are not known.
+    const chosen = exampleInputs.some(isNumberInput) ? null : decomposed;
     // What was changed in place could not be computed again.
-    if (decomposed !== null || graph.nodes.some(isTagged)) functionalise(graph);
-    if (decomposed !== null) decompose(graph, decomposed);
+    if (chosen !== null || graph.nodes.some(isTagged)) functionalise(graph);
+    if (chosen !== null) decompose(graph, chosen);
     return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
   };
   const backend: CompileBackend = (module, exampleInputs) =>
@@ -103,9 +106,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
       ? compiledBySizes(module, compile)
       : compile(module, exampleInputs);
   loweredCompilers.set(backend, (graph, examples) => {
-    // Decompositions of calls whose numbers differ from run to run are not known.
-    const hasNumbers = examples.some((value) => value instanceof Tensor && value.storage === null);
-    if (decomposed !== null && !hasNumbers) {
+    if (decomposed !== null && !examples.some(isNumberInput)) {
       functionalise(graph);
       decompose(graph, decomposed);
     }

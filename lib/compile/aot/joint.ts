@@ -18,6 +18,7 @@ import { fakeTensor } from '../../eager/fake-backend.js';
 import { capturing } from '../capture/capture.js';
 import type { AttributeSet } from '../capture/epilogue.js';
 import { recording } from '../capture/levels.js';
+import { isNumberInput, observedNumber } from '../capture/number-inputs.js';
 import { Recorder } from '../capture/recorder.js';
 import type { EffectName, RunValue } from '../graph/effects.js';
 import type { GraphModule } from '../graph/graph-module.js';
@@ -87,8 +88,14 @@ export interface JointTrace {
  */
 export function traceJoint(module: GraphModule, primals: readonly RunValue[]): JointTrace {
   const recorder = new Recorder(new GuardCollector(), 'lowered');
+  const given = primals.map((value) => {
+    if (!isNumberInput(value)) return value;
+    return observedNumber(value, () =>
+      recorder.unsupported('a number was read that differs from run to run'),
+    );
+  });
   return capturing(recorder, () =>
-    recording(recorder, () => new JointTracer(module, primals, recorder).trace()),
+    recording(recorder, () => new JointTracer(module, given, recorder).trace()),
   );
 }
 
@@ -256,6 +263,10 @@ class JointTracer {
     primals.forEach((t, i) => {
       if (t instanceof Tensor && this.borrowed.has(t)) return;
       this.locals.push(i);
+      if (isNumberInput(t)) {
+        this.primalNodes.push(recorder.placeholder(t, i, 'number'));
+        return;
+      }
       if (!(t instanceof Tensor)) {
         this.primalNodes.push(recorder.drawPlaceholder(t as DrawParams));
         return;

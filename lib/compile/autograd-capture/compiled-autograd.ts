@@ -16,16 +16,18 @@ import type { GraphModule } from '../graph/graph-module.js';
 import { callingHooks } from '../graph/opaque-hooks.js';
 import { checkedOnce, expectedOutputs, madeBy } from '../outputs.js';
 import { type BackwardPassReport, type BackwardReport, reportOf } from './backward-report.js';
-import { type BackwardEntry, entriesOf } from './cache.js';
+import { type BackwardEntry, cacheOf } from './cache.js';
 import { type CapturedBackward, captureBackward } from './capture-backward.js';
+import { type FamilyRun, NumberFamily } from './number-family.js';
 import { type BackwardSignature, signatureOf } from './signature.js';
 import { metadataOf, sameStructure } from './structure.js';
 
 export type { BackwardPassReport, BackwardReport };
 
 /**
- * Compiles the graph of a backward pass. Its inputs are the tensors that the pass reads, and random
- * states; its results are gradients that `autograd.grad` asked for.
+ * Compiles the graph of a backward pass. Its inputs are the tensors that the pass reads, random
+ * states, and plain numbers that differ from pass to pass; its results are gradients that
+ * `autograd.grad` asked for.
  */
 export type BackwardCompiler = (
   module: GraphModule,
@@ -47,7 +49,10 @@ export function isEnabled(): boolean {
 /**
  * Runs `fn`. A backward pass in it is captured as a graph, with its hooks, the random states of
  * forward and the changes of `.grad`, and runs what `compiler` makes of the graph. Later passes of
- * equal nodes, hooks and metadata run the same; JavaScript code of hooks runs at captures only.
+ * equal nodes, hooks and metadata run the same; JavaScript code of hooks runs at captures only. A
+ * plain number that differs from pass to pass becomes an input at its second value, unless a rule of
+ * a gradient decides by it. A pass with other hooks is captured again, and `compiler` is called only
+ * if its graph differs in more than numbers.
  *
  * The engine itself runs passes that cannot be captured: with `createGraph`, through checkpoints
  * and other hooks of saved tensors, and with hooks that read values; {@link explain} says why. The
@@ -122,49 +127,106 @@ function runnerOf(compiler: BackwardCompiler): BackwardRunner {
     if (options.createGraph) return uncompiled('createGraph is true');
     const signature = signatureOf(roots, rootGrads, options);
     if (typeof signature === 'string') return uncompiled(signature);
+    const known = cacheOf(compiler);
     const metadata = metadataOf(signature.lifts);
-    const known = entriesOf(compiler);
-    let entry = known.find(
+    const similar = known.entries.filter(
       (each) =>
         sameStructure(each.structure, signature.structure) &&
         sameStructure(each.metadata, metadata),
     );
+    let entry = similar.find((each) => differing(each, signature).length === 0);
     const isReplay = entry !== undefined;
     if (entry === undefined) {
+      // A number that another pass had another value of becomes an input.
+      const varying = new Set(similar.flatMap((each) => changing(each, signature)));
       entry = whileCompiling('the graph of a backward pass', () =>
         newEntry(compiler, signature, metadata, () =>
-          captureBackward(signature, roots, rootGrads, options),
+          captureBackward(signature, roots, rootGrads, options, [...varying].sort(ascending)),
         ),
       );
-      if (known.length === MAX_CAPTURES) known.shift();
-      known.push(entry);
+      keep(known.entries, entry);
     }
-    const { run, graph, reason } = entry;
-    if (run === null) return uncompiled(reason as string);
+    const { graph, reason } = entry;
+    if (entry.run === null) return uncompiled(reason as string);
     report?.({ graph, isReplay, reason: null });
-    const values = callingHooks(signature.calls, () => run(...signature.lifts, ...signature.draws));
+    const values = valuesOf(entry as RunEntry, signature);
     if (!options.retainGraph) for (const node of signature.nodes) node.release();
     return entry.results.map((at) => (at < 0 ? null : exposeOne(values[at] as Tensor)));
   };
 }
 
+const ascending = (a: number, b: number): number => a - b;
+
+/** The positions of plain numbers that are constants of the entry, and have another value now. */
+function differing({ numbers }: BackwardEntry, now: BackwardSignature): number[] {
+  return [...numbers.keys()].filter(
+    (at) => numbers[at] !== null && !Object.is(numbers[at], now.numbers[at]?.value.scalarValue),
+  );
+}
+
+/** The positions of those that are inputs of the entry, and of those that differ. */
+function changing(entry: BackwardEntry, now: BackwardSignature): number[] {
+  const inputs = [...entry.numbers.keys()].filter((at) => entry.numbers[at] === null);
+  return [...inputs, ...differing(entry, now)];
+}
+
+/** Adds an item; the oldest goes if there are too many. */
+function keep<T>(list: T[], item: T): void {
+  if (list.length === MAX_CAPTURES) list.shift();
+  list.push(item);
+}
+
+/** An entry that is a graph. */
+type RunEntry = BackwardEntry & { readonly run: BackwardRun };
+
+function valuesOf(
+  { run, numbers, hookNumbers }: RunEntry,
+  signature: BackwardSignature,
+): readonly RunValue[] {
+  const { lifts, draws, calls } = signature;
+  const given = signature.numbers.flatMap(({ value }, at) => (numbers[at] === null ? value : []));
+  return callingHooks(calls, () => run(...lifts, ...given, ...draws, ...hookNumbers));
+}
+
 function newEntry(
   compiler: BackwardCompiler,
-  { structure }: BackwardSignature,
+  { structure, numbers }: BackwardSignature,
   metadata: readonly unknown[],
   capture: () => CapturedBackward,
 ): BackwardEntry {
+  const facts = { structure, metadata };
   let captured: CapturedBackward;
   try {
     captured = capture();
   } catch (error) {
     if (!(error instanceof CompileError)) throw error;
-    return { structure, metadata, run: null, results: [], graph: null, reason: whyNot(error) };
+    const any = numbers.map(() => null);
+    const none = { run: null, hookNumbers: [], results: [], graph: null };
+    return { ...facts, ...none, numbers: any, reason: whyNot(error) };
   }
-  const { module, results } = captured;
-  const { graph } = module;
-  const run = checked(compiler, compiler(module), graph);
-  return { structure, metadata, run, results, graph, reason: null };
+  const { graph, results, inputs } = captured;
+  const fixed = numbers.map(({ value }, at) => (inputs.includes(at) ? null : value.scalarValue));
+  const { run, numbers: hookNumbers } = compiledInFamily(compiler, graph, metadata);
+  return { ...facts, run, hookNumbers, numbers: fixed, results, graph, reason: null };
+}
+
+/** What the compiler makes of a graph, or has made of one that differs in numbers only. */
+function compiledInFamily(
+  compiler: BackwardCompiler,
+  graph: Graph,
+  metadata: readonly unknown[],
+): FamilyRun {
+  const { families } = cacheOf(compiler);
+  for (const known of families) {
+    if (!sameStructure(known.metadata, metadata)) continue;
+    const found = known.family.runOf(graph);
+    if (found !== null) return found;
+  }
+  const compile = (module: GraphModule): BackwardRun =>
+    checked(compiler, compiler(module), module.graph);
+  const family = new NumberFamily(graph, compile);
+  keep(families, { metadata, family });
+  return { run: family.run, numbers: [] };
 }
 
 /** @throws CompileError at the first run, for other results than the graph has */

@@ -11,6 +11,7 @@ import { InPlaceError } from '../../core/errors.js';
 import type { DrawParams } from '../../core/random.js';
 import { Tensor } from '../../core/tensor.js';
 import { endOf } from '../../ops/as-strided.js';
+import { isPlainNumber } from '../capture/number-inputs.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
 import { type HookVisitor, hookFacts } from './hook-facts.js';
 
@@ -25,6 +26,12 @@ export interface LiftedSave {
   readonly freedBase: Tensor | null;
 }
 
+/** A plain number that a node saved. */
+export interface LiftedNumber {
+  readonly saved: SavedTensor;
+  readonly value: Tensor;
+}
+
 /** A backward pass as data. */
 export interface BackwardSignature {
   /** Compared by value. */
@@ -36,6 +43,8 @@ export interface BackwardSignature {
   readonly saves: readonly LiftedSave[];
   /** Tensors that have a gradient already, to which the pass may add. */
   readonly tensorsWithGrad: readonly Tensor[];
+  /** The plain numbers that nodes saved. Only their dtypes are part of the structure. */
+  readonly numbers: readonly LiftedNumber[];
   readonly nodes: readonly Node[];
   /** The functions that each run of the pass calls. */
   readonly calls: readonly (() => void)[];
@@ -68,6 +77,7 @@ class GraphWalk implements BackwardSignature, HookVisitor {
   readonly draws: DrawParams[] = [];
   readonly saves: LiftedSave[] = [];
   readonly tensorsWithGrad: Tensor[] = [];
+  readonly numbers: LiftedNumber[] = [];
   readonly nodes: Node[] = [];
   readonly calls: (() => void)[] = [];
   /** The lifts with their positions. */
@@ -85,7 +95,7 @@ class GraphWalk implements BackwardSignature, HookVisitor {
     if (isDraw(value)) this.draw(value);
     if (!(value instanceof Tensor)) return;
     if (value.storage === null) {
-      // A plain number is a constant of the graph.
+      // A number that a hook uses is a constant of the graph.
       this.structure.push(value.dtype, value.scalarValue);
       return;
     }
@@ -164,6 +174,11 @@ class GraphWalk implements BackwardSignature, HookVisitor {
   }
 
   private save(saved: SavedTensor, value: Tensor): void {
+    if (isPlainNumber(value)) {
+      this.structure.push('number', value.dtype);
+      this.numbers.push({ saved, value });
+      return;
+    }
     const { base, shape, strides, storageOffset } = value;
     const isFreed =
       base !== null &&

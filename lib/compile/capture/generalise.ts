@@ -287,7 +287,7 @@ const drawOf = (node: Node): Value | null =>
 const orMissing = (value: Value | null): Value | undefined => value ?? undefined;
 
 /** The random state of a draw is another one at each capture; a run draws anew. */
-function withoutDraw(params: object): object {
+export function withoutDraw(params: object): object {
   const { seedLow, seedHigh, offset, ...others } = params as Record<string, unknown>;
   return others;
 }

@@ -101,11 +101,15 @@ export class Recorder {
     this.draws = draws;
   }
 
-  /** Borrows an input. One that is given twice has the value of its first place. */
+  /**
+   * Borrows an input. One that is given twice has the value of its first place. A plain number has
+   * no metadata.
+   */
   placeholder(t: Tensor, position: number, name = 'arg'): Node {
     const first = !this.inputs.has(t);
     if (first) this.inputs.set(t, position);
-    const node = this.graph.add({ kind: 'placeholder', name, metas: [metaOf(t)] });
+    const metas = t.storage === null ? [] : [metaOf(t)];
+    const node = this.graph.add({ kind: 'placeholder', name, metas });
     if (!first) return node;
     this.borrowed.borrow(t);
     this.define(t, { node, output: 0 });
@@ -264,8 +268,8 @@ export class Recorder {
 
   /** The value of a tensor. One from outside is borrowed and becomes a constant. */
   valueOf(t: Tensor): Value {
-    if (t.storage === null) return { number: t };
     const known = this.known.get(t);
+    if (t.storage === null) return known ?? { number: t };
     if (known !== undefined) return this.waits.use(this, t, known);
     if (t.sharding !== null && this.level === 'lowered')
       return this.wholes.valueOf(this, t, this.isOwn(t));
