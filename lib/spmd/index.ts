@@ -27,11 +27,10 @@ export {
 } from './pass-contract.js';
 export type { LayoutName, PlannedStep, ShardParameter } from './plan/layouts.js';
 export type { PlanMemory } from './plan/memory.js';
+export type { PlanMesh, PlanOptions } from './plan/options.js';
 export {
   type LayoutPlan,
   type PlanContext,
-  type PlanMesh,
-  type PlanOptions,
   type PlanTraffic,
   plan,
   StepPlan,

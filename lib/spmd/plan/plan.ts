@@ -1,16 +1,8 @@
 /** What a train step would send, hold and take on any mesh, for several parallel layouts. */
 
 import { FakeTensorMode } from '../../compile/fake-tensor-mode.js';
-import { type DType, type DTypeLike, dtypeOf } from '../../core/dtype.js';
 import { ArgumentError, DistributedError, ShardwiseError } from '../../core/errors.js';
-import {
-  checkFunction,
-  checkNumber,
-  checkOneOf,
-  listOf,
-  optionsOf,
-  unexpected,
-} from '../../core/options.js';
+import { checkFunction, unexpected } from '../../core/options.js';
 import { WORLD } from '../../distributed/engines/engine.js';
 import { destroyProcessGroup, initDeviceMesh, isInitialized } from '../../distributed/index.js';
 import { enterFakeWorld } from '../../distributed/launch/fake-world.js';
@@ -18,19 +10,12 @@ import { commFusionWithConcat } from '../comm-fusion.js';
 import { scheduleCommWait } from '../comm-wait.js';
 import { IterGraphModule } from '../iter-graph-module.js';
 import { StepModule } from '../step-module.js';
-import { type Rates, type RatesName, ratesOf } from '../timeline/rates.js';
 import { simulate } from '../timeline/simulate.js';
 import { type Task, tasksOf } from '../timeline/tasks.js';
 import type { Timeline } from '../timeline/timeline.js';
 import type { DataRanks } from './data-ranks.js';
 import { fullySharded } from './fully-sharded.js';
-import {
-  captureLayout,
-  LAYOUTS,
-  type LayoutName,
-  type PlannedStep,
-  type ShardParameter,
-} from './layouts.js';
+import { captureLayout, type LayoutName, type PlannedStep } from './layouts.js';
 import {
   gradientsIn,
   gradientsOf,
@@ -40,15 +25,8 @@ import {
   peakOf,
   type StepParts,
 } from './memory.js';
+import { type PlanMesh, type PlanOptions, type Settings, settingsOf } from './options.js';
 import { printPlan } from './table.js';
-
-/** The ranks that a plan is for; none of them exists. */
-export interface PlanMesh {
-  /** The ranks along each dim. */
-  readonly shape: readonly number[];
-  /** A name for each dim. */
-  readonly meshDimNames: readonly string[];
-}
 
 /** What a step is made for. */
 export interface PlanContext {
@@ -56,37 +34,6 @@ export interface PlanContext {
   readonly dataRanks: number;
   /** The number of ranks that share a parameter in `tp` and `fsdp x tp`; 1 for other layouts. */
   readonly tensorRanks: number;
-}
-
-/** Options of {@link plan}. */
-export interface PlanOptions {
-  /** The layouts to compare; all that the mesh has dims for by default. */
-  readonly layouts?: readonly LayoutName[];
-  /** The device of the step's tensors. */
-  readonly device?: 'cpu' | 'cuda';
-  /** A table of rates, or the name of a known one. By default that of the device. */
-  readonly rates?: RatesName | Rates;
-  /** The bytes that a rank has for tensors; null for any number. */
-  readonly memoryBytes?: number | null;
-  /** MiB of a bucket of fused gradients in `dp` and `tp`; null for a collective a gradient. */
-  readonly bucketSizeMb?: number | null;
-  /**
-   * Where `tp` shards parameters: by default linear layers by columns and by rows in turns, where
-   * the ranks share them evenly, and nothing else.
-   */
-  readonly shardParameter?: ShardParameter | null;
-  /**
-   * The parameters that `fsdp` gathers together have one name: by default that of the layer with
-   * the first number, such as `layers.0` for `layers.0.up.weight`, and `''` for all others.
-   */
-  readonly groupOf?: (name: string) => string;
-  /**
-   * The dtype in which `fsdp` gathers parameters, as `paramDtype` of a MixedPrecisionPolicy; by
-   * default their own. The step computes in it by `autocast`.
-   */
-  readonly paramDtype?: DTypeLike | null;
-  /** The dtype in which `fsdp` reduces gradients; by default `paramDtype`. */
-  readonly reduceDtype?: DTypeLike | null;
 }
 
 /** Calls and bytes of one rank along a mesh dim. */
@@ -150,21 +97,6 @@ export class StepPlan {
   }
 }
 
-/** The checked settings of a plan. */
-interface Settings {
-  readonly mesh: PlanMesh;
-  readonly device: 'cpu' | 'cuda';
-  readonly rates: Rates;
-  readonly memoryBytes: number | null;
-  readonly bucketSizeMb: number | null;
-  readonly shardParameter: ShardParameter | null;
-  readonly groupOf: (name: string) => string;
-  readonly paramDtype: DType | null;
-  readonly reduceDtype: DType | null;
-}
-
-const byFirstNumber = (name: string): string => /^(?:.*?\.)?\d+(?=\.)/.exec(name)?.[0] ?? '';
-
 /**
  * Estimates what a train step sends, holds and takes on a mesh of any size, for the layouts `dp`,
  * `fsdp`, `tp` and `fsdp x tp`, without ranks, GPUs or memory. `makeStep` makes the step, once
@@ -205,52 +137,13 @@ export function plan(
   mesh: PlanMesh,
   options: PlanOptions = {},
 ): StepPlan {
-  const name = 'plan';
-  checkFunction(name, 'makeStep', makeStep);
-  const { shape, meshDimNames } = checkedMesh(mesh);
-  const {
-    layouts = LAYOUTS.filter((each) => each !== 'fsdp x tp' || shape.length > 1),
-    device = 'cpu',
-    rates = device === 'cuda' ? 'h200' : 'cpu',
-    memoryBytes = null,
-    bucketSizeMb = 25,
-    shardParameter = null,
-    groupOf = byFirstNumber,
-    paramDtype = null,
-    reduceDtype = null,
-  } = optionsOf(
-    name,
-    options,
-    'layouts device rates memoryBytes bucketSizeMb shardParameter groupOf paramDtype reduceDtype',
-  );
-  const names = listOf(name, 'layouts', `a list of ${LAYOUTS.join(', ')}`, layouts);
-  for (const each of names) checkOneOf(name, 'layouts', each, LAYOUTS);
-  checkOneOf(name, 'device', device, ['cpu', 'cuda']);
-  if (memoryBytes !== null) checkNumber(name, 'memoryBytes', memoryBytes, { above: 0 });
-  if (bucketSizeMb !== null) checkNumber(name, 'bucketSizeMb', bucketSizeMb, { above: 0 });
-  if (shardParameter !== null) checkFunction(name, 'shardParameter', shardParameter);
-  checkFunction(name, 'groupOf', groupOf);
-  if (names.includes('fsdp x tp') && shape.length < 2)
-    throw new ArgumentError(
-      `plan: the layout "fsdp x tp" needs a mesh of two dims or more, got [${shape.join(', ')}]`,
-      { op: name, argument: 'layouts' },
-    );
-  const table = ratesOf(name, rates);
-  const settings = {
-    mesh: { shape, meshDimNames },
-    device,
-    rates: table,
-    memoryBytes,
-    bucketSizeMb,
-    shardParameter,
-    groupOf,
-    paramDtype: floatingDtype('paramDtype', paramDtype),
-    reduceDtype: floatingDtype('reduceDtype', reduceDtype),
-  };
+  checkFunction('plan', 'makeStep', makeStep);
+  const settings = settingsOf(mesh, options);
+  const { shape } = settings.mesh;
   const world = shape.reduce((a, b) => a * b, 1);
   const found = inFakeWorld(world, () => {
     const captures = new Map<boolean, StepParts | ShardwiseError>();
-    return names.map((layout) => {
+    return settings.layouts.map((layout) => {
       const isTensorParallel = layout === 'tp' || layout === 'fsdp x tp';
       const captured =
         captures.get(isTensorParallel) ?? capturedStep(makeStep, isTensorParallel, settings);
@@ -259,32 +152,7 @@ export function plan(
       return layoutPlan(layout, captured, dataRanks, settings);
     });
   });
-  return new StepPlan({ shape, meshDimNames }, memoryBytes, found);
-}
-
-/** @throws ArgumentError for what is no floating dtype */
-function floatingDtype(argument: string, given: DTypeLike | null): DType | null {
-  const dtype = given === null ? null : dtypeOf(given, 'plan', argument);
-  if (dtype === null || dtype.isFloatingPoint) return dtype;
-  throw unexpected('plan', argument, 'a floating point dtype or null', given);
-}
-
-/** @throws ArgumentError for what is no mesh */
-function checkedMesh(given: PlanMesh): PlanMesh {
-  const isObject = typeof given === 'object' && given !== null;
-  const { shape, meshDimNames } = (isObject ? given : {}) as Partial<PlanMesh>;
-  const expected =
-    'an object with shape and meshDimNames, such as { shape: [8], meshDimNames: ["dp"] }';
-  if (!Array.isArray(shape) || !Array.isArray(meshDimNames) || shape.length === 0)
-    throw unexpected('plan', 'mesh', expected, given);
-  for (const size of shape) checkNumber('plan', 'mesh.shape', size, { from: 1, whole: true });
-  const areNames =
-    meshDimNames.length === shape.length &&
-    new Set(meshDimNames).size === shape.length &&
-    meshDimNames.every((each) => typeof each === 'string');
-  if (!areNames)
-    throw unexpected('plan', 'mesh.meshDimNames', `${shape.length} different names`, meshDimNames);
-  return { shape: [...shape], meshDimNames: [...meshDimNames] };
+  return new StepPlan(settings.mesh, settings.memoryBytes, found);
 }
 
 function inFakeWorld<T>(worldSize: number, fn: () => T): T {
