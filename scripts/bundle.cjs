@@ -45,4 +45,13 @@ for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).fil
   );
   if (named !== text) writeFileSync(path.join(root, 'dist', file), named);
 }
-buildSync({ ...shared, entryPoints: ['lib/index.cts'], outfile: 'dist/index.cjs', format: 'cjs' });
+buildSync({
+  ...shared,
+  entryPoints: ['index', 'compile/index', 'distributed', 'spmd/index', 'testing/index'].map(
+    (entry) => `lib/${entry}.cts`,
+  ),
+  outbase: 'lib',
+  outdir: 'dist',
+  outExtension: { '.js': '.cjs' },
+  format: 'cjs',
+});

@@ -8,7 +8,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { isMainThread } from 'node:worker_threads';
 import type { Tensor } from '../core/tensor.js';
-import { loadAddon } from '../native/load.js';
+import { addonOrStandIn } from '../native/load.js';
 
 /**
  * Helper threads of a parallel young collection would queue for processors that run kernels, and
@@ -105,7 +105,7 @@ interface TokenCounts {
 let words: Float64Array | undefined;
 
 function readTokens(): TokenCounts {
-  const addon = loadAddon();
+  const addon = addonOrStandIn();
   addon.tokenCounts();
   words ??= new Float64Array(addon.words);
   return { count: words[0] as number, bytes: words[1] as number };

@@ -24,13 +24,13 @@ import type { Addon } from '../native/addon.js';
 import { WordWriter } from '../native/command.js';
 import type { NativeErrorCode } from '../native/failure.js';
 import type { NativeError } from '../native/guard.js';
-import { loadAddon } from '../native/load.js';
+import { addonOrStandIn, loadAddon } from '../native/load.js';
 import { byteRange } from './aliasing.js';
 import { recording, recordStorages, unallocated } from './allocation-history.js';
 import { addPressure, collectGarbage } from './gc-policy.js';
 import { describeHolders, largestHolders } from './memory-report.js';
 
-const addon: Addon = loadAddon();
+const addon: Addon = addonOrStandIn();
 
 /** The addon, its command words and its kernels. Importing this file loads the addon. */
 export const writer = {
@@ -40,6 +40,7 @@ export const writer = {
   kernelId(op: AnyOp): number {
     const id = op.kernel === null ? undefined : this.kernels.get(op.kernel);
     if (id === undefined) {
+      loadAddon(); // throws if there is none at all
       throw new ShardwiseError(
         'ERR_OP',
         `${op.name}: the addon has no kernel "${op.kernel}"; rebuild it with npm run build:native`,

@@ -2,7 +2,7 @@
  * Finds and loads the addon and the CUDA backend beside it. Every candidate that fails keeps its
  * reason.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,63 +10,108 @@ import { BackendLoadError } from '../core/errors.js';
 import type { Addon, NativeAddon } from './addon.js';
 import { guard } from './guard.js';
 import { backendLibraries, reasonAlone } from './libraries.js';
+import { missingAddon } from './missing-addon.js';
 
-const require = createRequire(import.meta.url);
-const root = packageRoot(path.dirname(fileURLToPath(import.meta.url)));
+/** This module, or the file that a bundler made; a bundle in CommonJS has no such address. */
+const here = import.meta.url as string | undefined;
+const root = here?.startsWith('file:') ? packageRoot(path.dirname(fileURLToPath(here))) : null;
 const loadedKey = Symbol.for('shardwise.native');
 /** Set in processes that a launcher made. */
 const childKey = Symbol.for('shardwise.endsWithParent');
 
 type Loaded = { addon: Addon; root: string };
 
+/** Whether there is no addon for this platform, or no place where it could be. */
+let isMissing = root === null;
+let absent: Addon | null = null;
+
 /**
- * @throws BackendLoadError with the files tried and how to repair it; also when a second copy of
- * the package is in the process.
+ * @throws BackendLoadError with the reason and how to repair it; also when a second copy of the
+ * package is in the process
  */
 export function loadAddon(): Addon {
+  const folder = packageFolder();
   const shared = globalThis as unknown as Record<symbol, Loaded | undefined>;
   const before = shared[loadedKey];
   if (before !== undefined) {
-    if (before.root === root) return before.addon;
+    if (before.root === folder) return before.addon;
     throw new BackendLoadError(
       'two copies of shardwise are in one process; tensors of one would not work with the ' +
-        `other.\n  loaded first: ${before.root}\n  now: ${root}\n  Run "npm dedupe", or let one ` +
+        `other.\n  loaded first: ${before.root}\n  now: ${folder}\n  Run "npm dedupe", or let one ` +
         "package depend on the other's copy.",
-      { first: before.root, second: root },
+      { first: before.root, second: folder },
     );
   }
-  const addon = loadFrom(root);
+  const addon = loadFrom(folder);
   if (process.env['SHARDWISE_BLOCKING'] === '1') addon.setBlocking(true);
   if (shared[childKey] !== undefined) addon.endWithParent();
-  shared[loadedKey] = { addon, root };
+  shared[loadedKey] = { addon, root: folder };
   return addon;
 }
 
-/** The folder of package.json: sources, bundles and chunks lie at different depths below it. */
-function packageRoot(folder: string): string {
+/**
+ * The addon, or what stands for it where there is none for the platform. @throws BackendLoadError
+ * when a second copy of the package is in the process
+ */
+export function addonOrStandIn(): Addon {
+  if (absent !== null) return absent;
+  try {
+    return loadAddon();
+  } catch (error) {
+    if (!isMissing) throw error;
+    absent = missingAddon(loadAddon);
+    return absent;
+  }
+}
+
+/**
+ * The folder of this package: sources, bundles and chunks lie at different depths below it. Null if
+ * a bundler moved the code out of it.
+ */
+function packageRoot(folder: string): string | null {
+  const manifest = path.join(folder, 'package.json');
+  if (existsSync(manifest)) {
+    const { name } = JSON.parse(readFileSync(manifest, 'utf8')) as { name?: string };
+    if (name === 'shardwise') return folder;
+  }
   const parent = path.dirname(folder);
-  return existsSync(path.join(folder, 'package.json')) || parent === folder
-    ? folder
-    : packageRoot(parent);
+  return parent === folder ? null : packageRoot(parent);
 }
 
 /** Where the package lies, with the files that it brings. */
-export const packageFolder = (): string => root;
+export function packageFolder(): string {
+  if (root === null) throw bundledError();
+  return root;
+}
 
 function loadFrom(folder: string): Addon {
+  const require = createRequire(path.join(folder, 'package.json')) as NodeJS.Require | undefined;
+  if (require === undefined) throw bundledError(); // webpack takes the function away
   try {
     return guard(require('node-gyp-build')(folder) as NativeAddon);
   } catch (error) {
+    isMissing = true;
     throw new BackendLoadError(
       'the native addon of shardwise could not be loaded on ' +
         `${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ` +
-        `${(error as Error).message.split('\n')[0]}\n  Fix it in one of these ways:\n    - ` +
-        'install a release that has a prebuild for this platform (Linux x64 with glibc 2.34 or ' +
-        'newer)\n    - build here, with a C++20 compiler and CMake: npx shardwise-build',
+        `${(error as Error).message.split('\n')[0]}\n  Without it types, FakeTensorMode and simulation ` +
+        'work, and no tensor has values. Fix it in one of these ways:\n    - install a release that ' +
+        'has a prebuild for this platform (Linux x64 with glibc 2.34 or newer)\n    - build here, ' +
+        'with a C++20 compiler and CMake: npx shardwise-build',
       { root: folder },
       { cause: error },
     );
   }
+}
+
+function bundledError(): BackendLoadError {
+  return new BackendLoadError(
+    'shardwise was bundled into another file, where its native addon cannot be found. Make it ' +
+      'external: --external:shardwise (esbuild), external: [/^shardwise/] (rollup, Vite), ' +
+      "externals: { shardwise: 'commonjs shardwise' } (webpack), serverExternalPackages: " +
+      "['shardwise'] (Next.js).",
+    { here },
+  );
 }
 
 /** Where cuda-backend.so may lie. */
@@ -89,6 +134,7 @@ export function glooEngineCandidates(): string[] {
 function besideAddon(name: string, variable: string): string[] {
   const given = process.env[variable];
   if (given) return [given];
+  if (root === null) return [];
   return [
     path.join(root, 'build', 'Release', name),
     path.join(root, 'prebuilds', `${process.platform}-${process.arch}`, name),

@@ -3,9 +3,10 @@
  * computes.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { buildSync } from 'esbuild';
 import { after, before, describe, it } from 'mocha';
 import {
   barePath,
@@ -32,6 +33,31 @@ console.log(JSON.stringify({ read, gradient: x.grad.tolist(), names, sameClass: 
 const consumer =
   "import { tensor, type Tensor } from 'shardwise';\nexport const sum: Tensor = tensor([1, " +
   "2]).add(1).sum();\n// @ts-expect-error a string is no tensor\ntensor([1]).matmul('x');\n";
+/** Every entry point, required by TypeScript. */
+const requiring = ['compile', 'distributed', 'spmd', 'testing']
+  .map((entry) => `import ${entry} = require('shardwise/${entry}');\nvoid ${entry};\n`)
+  .join('')
+  .concat('export const mesh: distributed.DeviceMesh | null = null;\n');
+/** What works without an addon, and what does not. */
+const withoutAddon = `
+import { nn, ones, tensor, cuda } from 'shardwise';
+import { FakeTensorMode } from 'shardwise/compile';
+import { distributeTensor, initDeviceMesh, initProcessGroup, Shard } from 'shardwise/distributed';
+await initProcessGroup('fake', { rank: 0, worldSize: 4 });
+const mode = new FakeTensorMode();
+const shapes = mode.run(() => {
+  const model = new nn.Linear(4, 2);
+  model(ones([3, 4])).sum().backward();
+  const shard = distributeTensor(ones([8, 2]), initDeviceMesh('cpu', [4]), [Shard(0)]).toLocal();
+  return [model.weight.grad.shape, shard.shape];
+});
+console.log(JSON.stringify(shapes), cuda.isAvailable());
+try {
+  tensor([1]);
+} catch (error) {
+  console.log(error.code, error.message);
+}
+`;
 const consumerConfig = {
   compilerOptions: {
     module: 'nodenext',
@@ -42,7 +68,7 @@ const consumerConfig = {
     types: ['node'] as string[],
     typeRoots: [path.join(root, 'node_modules', '@types')],
   },
-  files: ['consumer.mts', 'consumer.cts', ...blocks.map(({ file }) => file)],
+  files: ['consumer.mts', 'consumer.cts', 'requiring.cts', ...blocks.map(({ file }) => file)],
 };
 
 import { blocks } from '../docs/blocks.js';
@@ -63,6 +89,8 @@ describe('the packed package', function () {
     writeFileSync(path.join(folder, 'program.mjs'), program);
     writeFileSync(path.join(folder, 'consumer.mts'), consumer);
     writeFileSync(path.join(folder, 'consumer.cts'), consumer);
+    writeFileSync(path.join(folder, 'requiring.cts'), requiring);
+    writeFileSync(path.join(folder, 'without-addon.mjs'), withoutAddon);
     for (const { file, code } of blocks) writeFileSync(path.join(folder, file), code);
     writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify(consumerConfig));
     npm(
@@ -179,15 +207,40 @@ describe('the packed package', function () {
     });
   }
 
-  it('says what to do if no prebuilt addon fits', () => {
-    const script = "import('shardwise').catch((error) => console.log(error.code, error.message))";
-    const noPrebuild = { ...env, npm_config_arch: 'mips' };
-    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
+  it('has fake tensors and simulation where no addon fits, and says what to do for real ones', () => {
+    const output = execFileSync(process.execPath, ['without-addon.mjs'], {
       cwd: folder,
-      env: noPrebuild,
+      env: { ...env, npm_config_arch: 'mips' },
       encoding: 'utf8',
     });
-    assert.match(output, /^ERR_BACKEND_LOAD/);
+    assert.match(output, /^\[\[2,4\],\[2,2\]\] false\nERR_BACKEND_LOAD/);
     assert.match(output, /npx shardwise-build/);
   });
+
+  it('installs on every system', () => {
+    const manifest = JSON.parse(readFileSync(path.join(installed, 'package.json'), 'utf8'));
+    assert.deepEqual([manifest.os, manifest.cpu, manifest.libc], [undefined, undefined, undefined]);
+  });
+
+  for (const format of ['esm', 'cjs'] as const)
+    it(`says, bundled into a file of format ${format}, that it has to be external`, () => {
+      const bundle = (outfile: string, external: string[]): string => {
+        const entryPoints = [path.join(folder, format === 'esm' ? 'program.mjs' : 'simple.cjs')];
+        const file = path.join(folder, outfile);
+        const options = { bundle: true, platform: 'node', logLevel: 'error' } as const;
+        buildSync({ ...options, entryPoints, outfile: file, format, external });
+        const run = spawnSync(process.execPath, [file], { cwd: folder, env, encoding: 'utf8' });
+        return run.stdout + run.stderr;
+      };
+      writeFileSync(
+        path.join(folder, 'simple.cjs'),
+        "const { ones } = require('shardwise');\nconsole.log(ones([2]).sum().item());\n",
+      );
+      const extension = format === 'esm' ? 'mjs' : 'cjs';
+      assert.match(
+        bundle(`bundled.${extension}`, []),
+        /shardwise was bundled.*--external:shardwise/s,
+      );
+      assert.doesNotMatch(bundle(`fine.${extension}`, ['shardwise']), /rror/);
+    });
 });

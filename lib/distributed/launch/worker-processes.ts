@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { DistributedError } from '../../core/errors.js';
+import { packageFolder } from '../../native/load.js';
 import { removeSegmentsOf } from '../engines/shm-segments.js';
 import { RankOutput } from './worker-output.js';
 
@@ -254,11 +255,11 @@ export class RankProcesses {
 
 /** The preload module: beside this file, or in dist/ if the package is bundled. */
 function childModule(): string {
+  const root = packageFolder();
   const here = fileURLToPath(import.meta.url);
   const beside = path.join(path.dirname(here), `worker-preload${path.extname(here)}`);
   if (existsSync(beside)) return beside;
-  const dist = here.slice(0, here.lastIndexOf(`${path.sep}dist${path.sep}`) + 6);
-  return path.join(dist, 'distributed', 'launch', 'worker-preload.js');
+  return path.join(root, 'dist', 'distributed', 'launch', 'worker-preload.js');
 }
 
 /** The error of a run in which a rank failed. @internal */
