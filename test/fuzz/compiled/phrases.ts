@@ -270,13 +270,13 @@ export const phrases: readonly (readonly [weight: number, phrase: Phrase])[] = [
   [0.3, (s) => declared(s, `${s.any().name}.detach().requiresGrad_()`)],
   [0.3, (s) => declared(s, `sw.tensor([1, 2, 3], { dtype: sw.float64 })`)],
   [0.2, (s) => declared(s, `new sw.nn.Parameter(${s.any().name}.detach().clone())`)],
-  // Breaks.
+  // Breaks. The sum of a norm is 0 but for rounding.
   [
     0.15,
     (s) =>
       declared(
         s,
-        `${s.any().name}.sum().item() > 0 ? ${s.any().name}.mul(2) : ${s.any().name}.add(1)`,
+        `${s.any().name}.sum().item() > 0.0123 ? ${s.any().name}.mul(2) : ${s.any().name}.add(1)`,
       ),
   ],
   [0.1, () => [null, 'sw.graphBreak()']],
