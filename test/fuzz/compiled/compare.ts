@@ -33,12 +33,16 @@ class Allowed {
   private readonly isDecomposed: boolean;
   /** Whether the program changes tensors in a way that no version counts. */
   private readonly changesData: boolean;
+  /** Whether it may register hooks on the one node of a module that is compiled below a break. */
+  private readonly hooksFrames: boolean;
 
   constructor({ body }: Program, { fn, passes }: Variant) {
     this.isDecomposed = fn === 'aot_eager_decomp_partition';
     this.isLowered = this.isDecomposed || fn === 'aot_eager';
     this.isCaptured = this.isLowered || passes !== null;
-    this.changesData = body.some(({ code }) => /\.data\./.test(code));
+    const has = (part: RegExp): boolean => body.some(({ code }) => part.test(code));
+    this.changesData = has(/\.data\./);
+    this.hooksFrames = has(/\.gradFn\.register/) && has(/graphBreak|item\(|backward\(|\.grad\(/);
   }
 
   error(facts: Facts, other: Facts): boolean {
@@ -55,11 +59,13 @@ class Allowed {
    * Lowered graphs do not keep the number of in-place changes of a result, or of a tensor that
    * becomes an attribute, that it was a view of a tensor which only the function had, and that no
    * gradient reached a tensor. Decomposed ones compute gradients from inputs as they are by then.
+   * A hook on the node of a compiled module gets other gradients than one on the node of its last op.
    */
   fact(name: string, facts: Facts, other: Facts): boolean {
     if (!this.isLowered) return false;
     if (/^gradient/.test(name))
       return (
+        this.hooksFrames ||
         (this.isDecomposed && this.changesData) ||
         (isNothing(facts[name]) && isNothing(other[name]))
       );
