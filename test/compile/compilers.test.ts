@@ -1,4 +1,4 @@
-/** What users' backends, compilers of graphs and partition functions must return, and the errors. */
+/** What backends, compilers of graphs and partition functions must return, and the errors. */
 import assert from 'node:assert/strict';
 import {
   aotAutograd,
@@ -96,7 +96,7 @@ describe('an error of a partition function', () => {
         p.forward.outputs = p.forward.outputs.slice(0, 1);
         return p;
       },
-      /a forward graph with 1 output instead of \d; the first missing is %\w+, float32\[\d, \d\], saved for backward/,
+      /a forward graph with 1 output instead of \d; the first missing is %\w+, .*, saved for back/,
     ],
     'a backward graph with fewer gradients': [
       (p) => {
@@ -121,7 +121,7 @@ describe('an error of a partition function', () => {
     ],
   };
   for (const [what, [change, pattern]] of Object.entries(cases))
-    it(`says what it returned, for the graph of which function, and what is expected: ${what}`, () =>
+    it(`says what it returned, for which graph, and what is expected: ${what}`, () =>
       refused(
         () => run({ partitionFn: partition(change) }),
         /^aotAutograd: partitionFn returned /,

@@ -18,13 +18,16 @@ export function difference(
     if ('error' in facts || 'error' in other)
       return allowed.error(facts, other)
         ? null
-        : `call ${call}: error ${other.error} ${other.message}, eager ${facts.error} ${facts.message}`;
+        : `call ${call}: error ${errorOf(other)}, eager ${errorOf(facts)}`;
     for (const name of Object.keys(facts))
       if (!same(facts[name], other[name]) && !allowed.fact(name, facts, other))
-        return `call ${call}: ${name} is ${JSON.stringify(other[name])}, eager ${JSON.stringify(facts[name])}`;
+        return `call ${call}: ${name} is ${json(other[name])}, eager ${json(facts[name])}`;
   }
   return null;
 }
+
+const errorOf = ({ error, message }: Facts): string => `${error} ${message}`;
+const json = (value: unknown): string => JSON.stringify(value);
 
 /** What a variant does otherwise, as documented. */
 class Allowed {
@@ -59,7 +62,7 @@ class Allowed {
    * Lowered graphs do not keep the number of in-place changes of a result, or of a tensor that
    * becomes an attribute, that it was a view of a tensor which only the function had, and that no
    * gradient reached a tensor. Decomposed ones compute gradients from inputs as they are by then.
-   * A hook on the node of a compiled module gets other gradients than one on the node of its last op.
+   * A hook on the node of a compiled module gets other gradients than one on that of its last op.
    */
   fact(name: string, facts: Facts, other: Facts): boolean {
     if (!this.isLowered) return false;
