@@ -22,14 +22,18 @@ export type CompileBackend = (
  */
 export type BackendName = 'eager' | 'aot_eager' | 'aot_eager_decomp_partition';
 
-const backends = new Map<string, CompileBackend>([
-  ['eager', (module) => module.forward.bind(module)],
-  ['aot_eager', aotAutograd()],
-  [
-    'aot_eager_decomp_partition',
-    aotAutograd({ partitionFn: minCutRematerializationPartition, decompositions: 'all' }),
-  ],
-]);
+const backends = new Map<string, CompileBackend>(
+  Object.entries({
+    eager: (module) => module.forward.bind(module),
+    aot_eager: aotAutograd(),
+    aot_eager_decomp_partition: aotAutograd({
+      partitionFn: minCutRematerializationPartition,
+      decompositions: 'all',
+    }),
+  } satisfies Record<BackendName, CompileBackend>),
+);
+// Errors name backends.
+for (const [name, backend] of backends) Object.defineProperty(backend, 'name', { value: name });
 
 /**
  * The backend of a name, or the one given. @throws ArgumentError if the name is unknown @internal

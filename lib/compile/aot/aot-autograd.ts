@@ -101,11 +101,11 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     if (chosen !== null) decompose(graph, chosen);
     return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
   };
-  const backend: CompileBackend = (module, exampleInputs) =>
+  const aotBackend: CompileBackend = (module, exampleInputs) =>
     module.graph.symbols.length > 0
       ? compiledBySizes(module, compile)
       : compile(module, exampleInputs);
-  loweredCompilers.set(backend, (graph, examples) => {
+  loweredCompilers.set(aotBackend, (graph, examples) => {
     if (decomposed !== null && !examples.some(isNumberInput)) {
       functionalise(graph);
       decompose(graph, decomposed);
@@ -113,7 +113,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     const run = compiled('fwCompiler', fwCompiler, graph, examples);
     return fwCompiler === runAsPlan ? run : inScope(run);
   });
-  return backend;
+  return aotBackend;
 }
 
 /** Compiles a graph that is one of local ops already, and needs no gradient. */
