@@ -36,10 +36,20 @@ function frame(module: object, given: readonly unknown[], call: ModuleCall): unk
 const isAsync = (fn: unknown): boolean =>
   Object.getPrototypeOf(fn) === Object.getPrototypeOf(async () => {});
 
+/** The context of a test, whose body may set a time of its own. */
+function patient(context: Mocha.Context): Mocha.Context {
+  const timeout = (ms?: number): unknown =>
+    ms === undefined ? context.timeout() : context.timeout(ms * SLOWER);
+  return Object.create(context, { timeout: { value: timeout } });
+}
+
 /** Runs the body compiled. Modules that it calls after its first `await` are frames as well. */
 function compiled(body: Body): Body {
   return function (...args) {
-    const bound = isAsync(body) ? async () => body.apply(this, args) : () => body.apply(this, args);
+    const context = patient(this as Mocha.Context);
+    const bound = isAsync(body)
+      ? async () => body.apply(context, args)
+      : () => body.apply(context, args);
     const result = compile(bound, { backend })();
     if (!(result instanceof Promise)) return result;
     const before = moduleCalls.run;
