@@ -1,7 +1,7 @@
 /** Runs a graph. Its nodes become steps, in which every value is an index into one array. */
 import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
 import { withCallSite } from '../../core/call-context.js';
-import { belowEntry, type Layer } from '../../core/dispatch.js';
+import { belowDTensor, belowEntry, type Layer } from '../../core/dispatch.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { lateResultOf } from '../../core/late-results.js';
@@ -9,6 +9,7 @@ import type { DrawParams } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import { recomputeTags } from '../partition/tags.js';
 import { copyAtSizes } from './copy.js';
+import { droppedAfter } from './dropped.js';
 import { effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
 import { lint } from './lint.js';
@@ -61,6 +62,8 @@ export class GraphModule {
   private initial: readonly RunValue[] = [];
   /** The regions that backward computes again, by their first steps. */
   private regions: ReadonlyMap<number, Region> = new Map();
+  /** What local ops free after each step: nothing else holds their results. Null for others. */
+  private dropped: readonly (readonly number[])[] | null = null;
   private text = '';
   /** What calls of a dynamic graph run; null for a graph of fixed shapes. */
   private specialised: BySizes<GraphModule> | null = null;
@@ -82,12 +85,14 @@ export class GraphModule {
    */
   recompile(): void {
     lint(this.graph);
-    const { steps, placeholders, results, initial } = numberedSteps(this.graph);
+    const numbered = numberedSteps(this.graph);
+    const { steps, placeholders, results, initial } = numbered;
     this.steps = steps;
     this.placeholders = placeholders;
     this.results = results;
     this.initial = initial;
     this.regions = regionsOf(steps, results, (at) => initial[at] !== null);
+    this.dropped = this.layer === belowDTensor ? droppedAfter(numbered) : null;
     this.text = this.graph.toString();
     const { symbols } = this.graph;
     this.specialised = symbols.length === 0 ? null : new BySizes(symbols);
@@ -133,6 +138,7 @@ export class GraphModule {
     const captures = layers.backend.capture !== null;
     const watch = stepWatch.current;
     const hasRegions = this.regions.size > 0 && !captures;
+    const dropped = captures ? null : this.dropped;
     try {
       for (let i = start; i < end; i++) {
         const step = this.steps[i] as Step;
@@ -148,6 +154,8 @@ export class GraphModule {
           i = region.end - 1;
         } else if (watch === null) runStep(step, values, this.layer);
         else watch.around([step], values, () => runStep(step, values, this.layer));
+        if (dropped !== null)
+          for (const at of dropped[i] as readonly number[]) (values[at] as Tensor).dispose();
       }
     } finally {
       replay(null);
