@@ -26,6 +26,13 @@ export const FAKE_HANDLE = -1;
 /** The handle of a storage whose memory the ops allocate that are recorded and have not run yet. */
 export const PENDING_HANDLE = -2;
 
+/** Ops that have not run and read a storage: how many segments of them, see `compile`. @internal */
+export interface PendingReads {
+  segments: number;
+  /** Why the storage is freed when they have run; null if it is not. */
+  freedBy: string | null;
+}
+
 /** A block of memory on one device. Several tensors may view it. */
 export class Storage {
   /**
@@ -54,6 +61,8 @@ export class Storage {
    * `.grad`, and only the garbage collector frees it
    */
   exposed = false;
+  /** @internal those that read it when they run. They are no owners, but it is freed after them */
+  pendingReads: PendingReads | null = null;
   /** @internal the reason why it was freed, for errors */
   freedBy: string | null = null;
   /** See {@link explainErrors}. */
@@ -162,10 +171,28 @@ export class Storage {
     }
   }
 
-  /** @internal */
+  /** @internal frees the memory now, or when the ops have run that read it */
   free(reason: string): void {
+    if (this.pendingReads !== null) {
+      this.pendingReads.freedBy ??= reason;
+      return;
+    }
     if (this.handle > 0) hooks.memory.release(this.handle);
     this.markFreed(reason);
+  }
+
+  /** @internal counts a segment of ops that will read it */
+  addPendingRead(): void {
+    this.pendingReads ??= { segments: 0, freedBy: null };
+    this.pendingReads.segments++;
+  }
+
+  /** @internal */
+  endPendingRead(): void {
+    const reads = this.pendingReads as PendingReads;
+    if (--reads.segments > 0) return;
+    this.pendingReads = null;
+    if (reads.freedBy !== null) this.free(reads.freedBy);
   }
 
   /** @internal */

@@ -6,12 +6,12 @@
 import type { Backend } from '../../core/backend.js';
 import { callSite } from '../../core/call-site.js';
 import { runDeferred } from '../../core/deferred.js';
-import type { Device } from '../../core/device.js';
+import { cpu, type Device } from '../../core/device.js';
 import type { AnyOp, OutputMeta } from '../../core/op.js';
 import type { DrawParams } from '../../core/random.js';
 import { currentScope } from '../../core/scope-stack.js';
 import { contiguousStrides } from '../../core/shape.js';
-import { PENDING_HANDLE, type Storage } from '../../core/storage.js';
+import { PENDING_HANDLE, Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import { checkInto } from '../../eager/check-into.js';
 import type { ValueMeta } from '../graph/node.js';
@@ -148,11 +148,11 @@ export class LazySegment {
     const { storage } = t;
     if (storage === null) return PLAIN;
     const known = this.numbers.get(t);
-    if (known !== undefined) return storage.handle === 0 || t.disposed ? UNFIT : known;
+    if (known !== undefined) return isFreed(t) ? UNFIT : known;
     // The call throws, not the flush.
     if (storage.nbytes === 0 && t.numel() > 0) return UNFIT;
     // Memory of an owner may be freed at any time.
-    if (storage.handle <= 0 || t.disposed || storage.owner !== null) return UNFIT;
+    if (storage.handle < 0 || isFreed(t) || storage.owner !== null) return UNFIT;
     const memory = this.outer.get(storage);
     if (memory === undefined) this.outer.set(storage, { tensors: 1, written: false });
     else if (memory.written) return UNFIT;
@@ -160,8 +160,8 @@ export class LazySegment {
     const { shape, strides, storageOffset, dtype, device } = t;
     const number = this.next++;
     const standIn = new Tensor(shape, strides, storageOffset, dtype, device, storage);
-    storage.retain();
-    storage.refs--; // the retain alone counts: other owners may be counted anew meanwhile
+    storage.refs--; // it is no owner
+    storage.addPendingRead();
     this.inputs.set(number, standIn);
     this.numbers.set(t, number);
     return number;
@@ -301,13 +301,21 @@ function letGo(inputs: ReadonlyMap<number, Tensor>): void {
   for (const t of inputs.values()) letGoOf(t);
 }
 
-/** A backend may keep the tensor; disposed, it does not keep the memory. */
+/** A backend may keep the tensor, which then does not keep the memory. */
 function letGoOf(standIn: Tensor): void {
-  const { storage } = standIn;
-  if (storage === null || storage.handle === 0) return;
-  storage.refs++; // which `dispose` takes
-  standIn.dispose();
-  storage.release();
+  const storage = standIn.storage as Storage;
+  standIn.disposed = true;
+  standIn.storage = letGoStorage;
+  storage.endPendingRead();
+}
+
+const letGoStorage = new Storage(cpu, 0);
+letGoStorage.freedBy = 'the lazy segment that it was given to has run';
+
+/** Whether a call on the tensor is an error, now or when what is pending has run. */
+function isFreed({ storage, disposed }: Tensor): boolean {
+  const { handle, pendingReads } = storage as Storage;
+  return disposed || handle === 0 || (pendingReads !== null && pendingReads.freedBy !== null);
 }
 
 /**

@@ -73,6 +73,7 @@ function takeOver(storage: PendingStorage, t: Tensor, taken: Set<Storage>): bool
     from.refs - from.retains === 1 &&
     from.retains === 0 &&
     from.owner === null &&
+    from.pendingReads === null &&
     !taken.has(from);
   if (!isOwn) return false;
   taken.add(from);

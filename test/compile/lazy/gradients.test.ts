@@ -7,6 +7,8 @@ import {
   enableGrad,
   float64,
   graphBreak,
+  memory,
+  ones,
   type Tensor,
   tensor,
 } from '../../../lib/index.js';
@@ -54,7 +56,43 @@ class Doubled extends autograd.Function {
   }
 }
 
+/** Reads a value in backward, so that a segment ends. */
+class Read extends autograd.Function {
+  static override keepsNoGrads = true;
+  static forward(ctx: autograd.FunctionContext, x: Tensor): Tensor {
+    ctx.saveForBackward(x);
+    return x.mul(1);
+  }
+  static backward(ctx: autograd.FunctionContext, g: Tensor): Tensor {
+    ctx.savedTensors[0]?.select(0, 0).item();
+    return g.mul(1);
+  }
+}
+
 describe('a lazy segment', () => {
+  it('keeps no gradients that backward has used', () => {
+    const x = ones([1000], { requiresGrad: true });
+    const program = (): number => {
+      x.grad = null;
+      let h: Tensor = x;
+      for (let i = 0; i < 16; i++) h = Read.apply(h).sin();
+      const loss = h.sum();
+      memory.collect();
+      const before = memory.stats().allocatedBytes;
+      memory.resetPeak();
+      loss.backward();
+      return (memory.stats().peakAllocatedBytes - before) / x.nbytes;
+    };
+    const most = program();
+    for (const backend of backends) {
+      const compiled = compile(() => (graphBreak(), program()), { backend });
+      for (let call = 0; call < 2; call++) {
+        const peak = compiled();
+        assert.ok(peak < most + 2, `${peak} gradients with ${backend}, ${most} uncompiled`);
+      }
+    }
+  });
+
   it('leaves a gradient that it reads to those that own it', () => {
     const program = (): unknown => {
       const x = tensor([1, 2], { requiresGrad: true });
