@@ -11,9 +11,12 @@ export interface Failing {
   readonly title: string;
   readonly reason: string;
   readonly backends: readonly BackendName[];
+  /** Whether it passes with some numbers that it draws. */
+  readonly isByChance: boolean;
 }
 
-const AOT: readonly BackendName[] = ['aot_eager', 'aot_eager_decomp_partition'];
+const DECOMPOSED: readonly BackendName[] = ['aot_eager_decomp_partition'];
+const AOT: readonly BackendName[] = ['aot_eager', ...DECOMPOSED];
 const ALL: readonly BackendName[] = ['eager', ...AOT];
 
 const listed = (
@@ -21,7 +24,7 @@ const listed = (
   file: string,
   title: string,
   backends: readonly BackendName[] = ALL,
-): Failing => ({ file, title, reason, backends });
+): Failing => ({ file, title, reason, backends, isByChance: reason === ROUNDING });
 
 /** Why: graphs repeat no JavaScript. */
 const COUNTS = 'it counts or keeps what JavaScript does that is part of a graph';
@@ -31,6 +34,9 @@ const TOGETHER = 'the gradients of a graph come together';
 const MEMORY = 'it counts bytes, and a graph keeps others';
 /** Why: the modules of a graph do not run. */
 const NAMES = 'CommDebugMode names the modules and functions that run, and a graph runs none';
+
+/** Why: ops that run at once are not replaced, such as those that a checkpoint computes again. */
+const ROUNDING = 'it compares ops with the simpler ops of a graph, which round differently';
 
 export const failing: readonly Failing[] = [
   listed(
@@ -48,27 +54,55 @@ export const failing: readonly Failing[] = [
     MEMORY,
     'parallel/activation-checkpoint/checkpoint.test.ts',
     'checkpoint lowers the memory of activations to that of arguments, as FakeTensorMode computes it',
+    AOT,
   ),
   listed(
     MEMORY,
     'parallel/activation-checkpoint/checkpoint.test.ts',
     'checkpoint frees what it recomputed as soon as backward has used it',
-    ['aot_eager_decomp_partition'],
+    DECOMPOSED,
+  ),
+  listed(
+    ROUNDING,
+    'parallel/activation-checkpoint/checkpoint.test.ts',
+    'checkpoint gives the results and gradients of the function',
+    DECOMPOSED,
+  ),
+  listed(
+    ROUNDING,
+    'parallel/activation-checkpoint/checkpoint.test.ts',
+    'checkpoint gives gradients to tensors that the function closes over',
+    DECOMPOSED,
+  ),
+  listed(
+    ROUNDING,
+    'parallel/activation-checkpoint/checkpoint.test.ts',
+    'checkpoint nests: each level recomputes what the one inside needs',
+    DECOMPOSED,
+  ),
+  listed(
+    ROUNDING,
+    'parallel/activation-checkpoint/selective.test.ts',
+    'createSelectiveCheckpointContexts keeps the results of ops by name: backward does not run them again',
+    DECOMPOSED,
   ),
   listed(
     TOGETHER,
     'parallel/data-parallel/buckets.test.ts',
     'buckets follow the parameters in reverse, and from the second step on the order of gradients',
+    AOT,
   ),
   listed(
     TOGETHER,
     'parallel/data-parallel/reduction.test.ts',
     'the reduction of DistributedDataParallel starts the reduction of a bucket before later gradients have come, in the same order on all ranks',
+    AOT,
   ),
   listed(
     MEMORY,
     'parallel/data-parallel/reduction.test.ts',
     'the reduction of DistributedDataParallel copies each gradient once, into its bucket, and keeps no other memory for it',
+    AOT,
   ),
   listed(
     COUNTS,
@@ -84,6 +118,7 @@ export const failing: readonly Failing[] = [
     NAMES,
     'dtensor/debug/comm-debug-mode.test.ts',
     'CommDebugMode names the function that the program called before the op inside it that communicates',
+    AOT,
   ),
   listed(
     NAMES,

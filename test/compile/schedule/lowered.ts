@@ -38,7 +38,7 @@ export function allocatedBytes(): number {
 /** Hundreds of runs would leave more than a few objects that the engine has not dropped yet. */
 export function assertNotGrown(before: number): void {
   const grown = allocatedBytes() - before;
-  assert.ok(grown < 1000, `${grown} bytes more`);
+  assert.ok(grown < 10_000, `${grown} bytes more`);
 }
 
 /** The plan of a function. */
