@@ -34,8 +34,8 @@ class Allowed {
   private readonly isCaptured: boolean;
   private readonly isLowered: boolean;
   private readonly isDecomposed: boolean;
-  /** Whether the program changes tensors in a way that no version counts. */
-  private readonly changesData: boolean;
+  /** Whether ops are decomposed that read tensors which change in a way that no version counts. */
+  private readonly readsChanged: boolean;
   /** Whether it may register hooks on the one node of a module that is compiled below a break. */
   private readonly hooksFrames: boolean;
 
@@ -44,7 +44,8 @@ class Allowed {
     this.isLowered = this.isDecomposed || fn === 'aot_eager';
     this.isCaptured = this.isLowered || passes !== null;
     const has = (part: RegExp): boolean => body.some(({ code }) => part.test(code));
-    this.changesData = has(/\.data\./);
+    const decomposes = this.isDecomposed || passes === 'aot_eager_decomp_partition';
+    this.readsChanged = decomposes && has(/\.data\./);
     this.hooksFrames = has(/\.gradFn\.register/) && has(/graphBreak|item\(|backward\(|\.grad\(/);
   }
 
@@ -65,13 +66,10 @@ class Allowed {
    * A hook on the node of a compiled module gets other gradients than one on that of its last op.
    */
   fact(name: string, facts: Facts, other: Facts): boolean {
+    const isGradient = /^gradient/.test(name);
+    if (isGradient && this.readsChanged) return true;
     if (!this.isLowered) return false;
-    if (/^gradient/.test(name))
-      return (
-        this.hooksFrames ||
-        (this.isDecomposed && this.changesData) ||
-        (isNothing(facts[name]) && isNothing(other[name]))
-      );
+    if (isGradient) return this.hooksFrames || (isNothing(facts[name]) && isNothing(other[name]));
     return (
       /^version of (result|\w+\.last)/.test(name) ||
       (/^base of (result|\w+\.last)/.test(name) &&
