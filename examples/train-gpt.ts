@@ -7,7 +7,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
-import cliProgress from 'cli-progress';
 import { type Checkpointer, launch } from '../lib/distributed.js';
 import {
   type DeviceName,
@@ -25,6 +24,7 @@ import { UserError } from './common/arguments.js';
 import { continueCommand } from './common/continue-command.js';
 import { makeRandom, sampleBatch, windowsAt } from './common/text.js';
 import { openCheckpoints, resume, type State } from './gpt/checkpoint.js';
+import { colored, type Display, displayFor } from './gpt/display.js';
 import { lossCurveSvg } from './gpt/loss-curve.js';
 import { Gpt, type GptConfig } from './gpt/model.js';
 import { DEFAULT_STEPS, type Options, parseOptions } from './gpt/options.js';
@@ -58,28 +58,38 @@ function learningRate(step: number, steps: number, lr: number): number {
   );
 }
 
-/** Mean loss over the held-out text, on the same windows as for the bigram model. */
-async function validate({ model, share, text: { validation } }: Run): Promise<number> {
-  const { part, parts, device } = share;
-  const starts = evaluationStarts(validation, config.contextLength);
+/** Windows of a validation on the way. */
+const SOME_WINDOWS = 128;
+
+/**
+ * Mean loss over the held-out text, on the same windows as for the bigram model, or on the first of
+ * them.
+ */
+async function validate(
+  { model, share, text: { validation }, display }: Run,
+  windows = Number.POSITIVE_INFINITY,
+): Promise<number> {
+  const { part, parts, device, isFirst } = share;
+  if (isFirst) display.validation(null);
+  const starts = evaluationStarts(validation, config.contextLength).slice(0, windows);
   const own = starts.filter((_, i) => i % parts === part);
   const rows = 16;
   let total = 0;
   // Ranks that shard the model run it equally often: one without windows takes any.
   for (let i = 0; i < starts.length / parts; i += rows) {
     const some = own.slice(i, i + rows);
-    const windows = some.length > 0 ? some : starts.slice(0, 1);
+    const shown = some.length > 0 ? some : starts.slice(0, 1);
     const loss = noGrad(() =>
-      scope(() =>
-        whole(lossOf(model, windowsAt(validation, windows, config.contextLength, device))),
-      ),
+      scope(() => whole(lossOf(model, windowsAt(validation, shown, config.contextLength, device)))),
     );
     total += (await loss.itemAsync()) * some.length;
     loss.dispose();
   }
   const mean = tensor(total, { device, dtype: float64 });
   share.average(mean);
-  return ((await mean.itemAsync()) * parts) / starts.length;
+  const loss = ((await mean.itemAsync()) * parts) / starts.length;
+  if (isFirst) display.validation(loss);
+  return loss;
 }
 
 /** Continues a prompt, byte by byte, at temperature 0.8. */
@@ -107,7 +117,8 @@ async function sampleText(
     bytes.push(await next.itemAsync());
     for (const t of [probabilities, next]) t.dispose();
   }
-  return new TextDecoder().decode(Uint8Array.from(bytes));
+  // As part of a stream, a letter that the last byte cuts is left out.
+  return new TextDecoder().decode(Uint8Array.from(bytes), { stream: true });
 }
 
 /** The state of a run. */
@@ -121,6 +132,7 @@ interface Run {
   /** The model, the optimizer, and the losses of all steps done. */
   state: State;
   checkpointer: Checkpointer;
+  display: Display;
   /** Steps done before this run, and in total. */
   first: number;
   steps: number;
@@ -128,7 +140,12 @@ interface Run {
 
 const peakBytes = (device: DeviceName): number => memory.stats(device).peakAllocatedBytes;
 
-async function prepare(options: Options, share: Share, checkpointer: Checkpointer): Promise<Run> {
+async function prepare(
+  options: Options,
+  share: Share,
+  checkpointer: Checkpointer,
+  display: Display,
+): Promise<Run> {
   const { lr, seed } = options;
   const { device } = share;
   manualSeed(seed);
@@ -153,6 +170,7 @@ async function prepare(options: Options, share: Share, checkpointer: Checkpointe
     trained,
     state,
     checkpointer,
+    display,
     first,
     steps,
   };
@@ -185,62 +203,67 @@ async function trainStep(
   return value;
 }
 
+/** Device, parameters, ranks and data of a run in one line. */
+function described({ options, share, model, text, first }: Run): string {
+  // Of the whole model, also where this rank holds a shard.
+  const parameters = [...model.parameters()].reduce((sum, p) => sum + p.numel(), 0);
+  const { parallel, ranks } = options;
+  const together =
+    ranks === 1 ? '1 rank' : `${ranks} ranks, ${parallel}, ${share.parts} shares of a batch`;
+  return [
+    colored('bold', `GPT of ${(parameters / 1e6).toFixed(2)}M parameters`),
+    share.device,
+    together,
+    `${options.text ?? 'Moby-Dick'}: ${text.train.length} bytes, and ${text.validation.length} held out`,
+    ...(first > 0 ? [`from step ${first}`] : []),
+  ].join(' | ');
+}
+
 /** Trains to the last step. Returns tokens per second. */
 async function train(run: Run): Promise<number> {
-  const { options, share, state, checkpointer, first, steps } = run;
+  const { options, share, state, checkpointer, display, first, steps } = run;
   const { optimizer, progress } = state;
-  const { batch, json, lr, seed } = options;
-  const bar =
-    json || !share.isFirst
-      ? null
-      : new cliProgress.SingleBar({
-          format:
-            '{bar} {value}/{total} | loss {loss} | {rate} tokens/s | {memory} MiB | {eta} s left',
-          etaBuffer: 50,
-        });
-  bar?.start(steps, first, { loss: '-', rate: '-', memory: '-' });
-  const began = performance.now();
-  let tokensPerSecond = 0;
+  const { batch, lr, seed, saveEvery } = options;
+  const tokensAStep = batch * config.contextLength;
+  let [trainingMs, tokensPerSecond] = [0, 0];
   for (let step = first; step < steps; step++) {
+    const began = performance.now();
     const rate = learningRate(step, steps, lr);
     for (const group of optimizer.paramGroups) group.lr = rate;
     // The batch depends on the step alone, so that a run that is resumed sees the same ones.
-    const value = await trainStep(run, makeRandom(seed * 1_000_003 + step));
-    progress.losses.push(value);
-    progress.step = step + 1;
-    tokensPerSecond =
-      ((step + 1 - first) * batch * config.contextLength * 1000) / (performance.now() - began);
-    if (json && share.isFirst)
-      console.log(
-        JSON.stringify({
-          step,
-          loss: value,
-          lr: rate,
-          tokensPerSecond,
-          memoryBytes: memory.stats(share.device).allocatedBytes,
-        }),
-      );
-    bar?.update(step + 1, {
-      loss: value.toFixed(3),
-      rate: tokensPerSecond.toFixed(0),
-      memory: (peakBytes(share.device) / 2 ** 20).toFixed(0),
+    const loss = await trainStep(run, makeRandom(seed * 1_000_003 + step));
+    const done = step + 1;
+    progress.losses.push(loss);
+    progress.step = done;
+    trainingMs += performance.now() - began;
+    tokensPerSecond = ((done - first) * tokensAStep * 1000) / trainingMs;
+    display.step(share.rank, {
+      done,
+      loss,
+      lr: rate,
+      tokensPerSecond,
+      memoryBytes: memory.stats(share.device).allocatedBytes,
+      secondsLeft: ((steps - done) * tokensAStep) / tokensPerSecond,
     });
-    await checkpointer.step(step + 1, state);
+    if (!options.json && done % saveEvery === 0 && done < steps) await validate(run, SOME_WINDOWS);
+    await checkpointer.step(done, state);
   }
-  bar?.stop();
   return tokensPerSecond;
 }
 
 /** The program of each rank. */
-async function job(options: Options, share: Share): Promise<void> {
+async function job(options: Options, share: Share, display: Display): Promise<void> {
+  const began = performance.now();
   const { json, out } = options;
   const { device, isFirst } = share;
   await using checkpointer = await openCheckpoints(options, isFirst);
-  const run = await prepare(options, share, checkpointer);
+  const run = await prepare(options, share, checkpointer, display);
   const { model, state, steps, text } = run;
   const { losses } = state.progress;
+  if (isFirst) display.begin(described(run), run.first, steps);
   const tokensPerSecond = await train(run);
   const validationLoss = await validate(run);
+  if (isFirst) display.end();
   const checkpoint = await checkpointer.save(steps, state);
   const sample = json ? '' : await sampleText(model, 'Call me ', 240, device);
   if (!isFirst) return;
@@ -261,14 +284,18 @@ async function job(options: Options, share: Share): Promise<void> {
     );
     return;
   }
-  console.log(`\n${sample}\n`);
-  console.log(
-    `validation loss ${validationLoss.toFixed(3)} nats a byte; a byte-bigram model of the same text: ${bigram.toFixed(3)}`,
-  );
-  console.log(
-    `checkpoint: ${checkpoint}\nloss curve: ${path.join(out, 'loss.svg')}\n` +
-      `go on with: ${continueCommand(steps * 2)}`,
-  );
+  const seconds = (performance.now() - began) / 1000;
+  const lines = [
+    `\n${sample}\n`,
+    `${colored('bold', `validation loss ${validationLoss.toFixed(3)}`)} nats a byte; a byte-bigram model ` +
+      `of the same text: ${bigram.toFixed(3)}`,
+    `${steps - run.first} steps in ${seconds.toFixed(1)} s, ${tokensPerSecond.toFixed(0)} tokens/s, ` +
+      `${(peakBytes(device) / 2 ** 20).toFixed(0)} MiB at most`,
+    `checkpoint: ${checkpoint}`,
+    `loss curve: ${path.join(out, 'loss.svg')}`,
+    `go on with: ${colored('cyan', continueCommand(steps * 2))}`,
+  ];
+  console.log(lines.join('\n'));
 }
 
 /** The mesh of the options. @throws UserError if ranks, batch or heads do not divide by it */
@@ -297,8 +324,13 @@ async function main(): Promise<void> {
   await mkdir(out, { recursive: true }).catch((error: Error) => {
     throw new UserError(`--out ${out} cannot be used: ${error.message}`);
   });
-  if (ranks === 1) await job(options, alone(device));
-  else await launch(ranks, () => job(options, shared(sizes, options.parallel, device)));
+  const display = displayFor(options.json, ranks);
+  try {
+    if (ranks === 1) await job(options, alone(device), display);
+    else await launch(ranks, () => job(options, shared(sizes, options.parallel, device), display));
+  } finally {
+    display.end();
+  }
 }
 
 try {

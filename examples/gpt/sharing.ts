@@ -43,6 +43,7 @@ export type Callable = (tokens: Tensor) => Tensor;
 
 /** The role of a rank. */
 export interface Share {
+  readonly rank: number;
   /** The one rank that prints and writes files. */
   readonly isFirst: boolean;
   /** Index of its share of each batch, and the number of equal shares. */
@@ -61,6 +62,7 @@ export interface Share {
 export function alone(device: DeviceName): Share {
   const nothing = (): void => {};
   return {
+    rank: 0,
     isFirst: true,
     part: 0,
     parts: 1,
@@ -77,6 +79,7 @@ export function shared({ dp, tp }: MeshSizes, parallel: Parallel, device: Device
   const mesh = initDeviceMesh(type, [dp, tp], { meshDimNames: ['dp', 'tp'] });
   const group = mesh.getGroup('dp');
   return {
+    rank: mesh.getRank(),
     isFirst: mesh.getRank() === 0,
     part: mesh.getLocalRank('dp'),
     parts: dp,

@@ -7,6 +7,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { windowsAt } from '../../examples/common/text.js';
+import { summary } from '../../examples/gpt/display.js';
 import { bigramLoss, evaluationStarts, loadText } from '../../examples/gpt/text.js';
 import { exampleFile, runExample } from './run-example.js';
 
@@ -34,6 +35,11 @@ const json = (...args: string[]): Record<string, number>[] => {
 };
 
 describe('examples/train-gpt', () => {
+  it('sums losses up as means of equal parts', () => {
+    assert.deepEqual(summary([4, 2, 1, 1, 3], 2), [3, 5 / 3]);
+    assert.deepEqual(summary([4, 2], 5), [4, 2]);
+  });
+
   it('resumes from its checkpoint with the same evaluation for any seed and batch', async function () {
     this.timeout(120_000);
     const out = path.join(folder, 'run');
@@ -164,6 +170,10 @@ describe('examples/train-gpt', () => {
     assert.equal(status, 0, stderr);
     assert.match(stdout, /Call me /);
     assert.match(stdout, /validation loss \d\.\d+ nats a byte/);
+    const [header, step] = stdout.split('\n');
+    assert.match(header as string, /^GPT of 0\.88M parameters \| cpu \| 2 ranks, ddp.*held out$/);
+    assert.match(step as string, /^step 1\/1: loss \d\.\d+, \d+ tokens\/s$/);
+    assert.match(stdout, /^go on with: .*--mesh tp=2.*--resume --steps 2$/m);
   });
 
   it('says in one line that the checkpoint is missing or is not its own', () => {
