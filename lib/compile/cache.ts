@@ -34,6 +34,7 @@ import { immediately } from './lazy/lazily.js';
 import { LazyProgram } from './lazy/lazy-program.js';
 import type { CompileSettings } from './options.js';
 import { backendOfCompile, checkOutputs, type ExpectedOutput, madeBy } from './outputs.js';
+import { ByReceiver } from './receivers.js';
 
 export type { AnyFunction };
 
@@ -73,7 +74,7 @@ const MAX_BREAKS = 3;
 /** Depth of calls of functions that `disable` excluded recursively. */
 let disabled = 0;
 /** Captures by compiled function. They are collected with the function; `reset` drops all. */
-let caches = new WeakMap<object, Captures>();
+let caches = new WeakMap<object, ByReceiver<Captures>>();
 const observers = new Set<(record: CaptureRecord) => void>();
 /** The captures of the compiled functions that run while a call is explained; else null. */
 let explained: Set<Captures> | null = null;
@@ -116,13 +117,14 @@ export function explaining<T>(fn: () => T): { result: T; records: readonly Captu
 
 /** `fn` with a cache of captures. */
 export function compiledFunction(fn: AnyFunction, settings: CompileSettings): AnyFunction {
-  return function run(...args): unknown {
-    if (isCompiling() || disabled > 0) return fn(...args);
-    let captures = caches.get(run);
-    if (captures === undefined) {
-      captures = new Captures(fn, settings);
-      caches.set(run, captures);
+  return function run(this: unknown, ...args): unknown {
+    if (isCompiling() || disabled > 0) return fn.apply(this, args);
+    let all = caches.get(run);
+    if (all === undefined) {
+      all = new ByReceiver(fn, (bound, receiver) => new Captures(bound, receiver, settings));
+      caches.set(run, all);
     }
+    const captures = all.of(this);
     explained?.add(captures);
     return captures.call(args);
   };
@@ -134,6 +136,8 @@ class Captures {
   /** The graphs of lazy segments. */
   readonly segments: CaptureRecord[] = [];
   private readonly fn: AnyFunction;
+  /** The object that it is called on; null if it uses none. */
+  private readonly receiver: object | null;
   private readonly settings: CompileSettings;
   /** The one that served the latest call. */
   private latest: Entry | null = null;
@@ -143,8 +147,9 @@ class Captures {
   private calls = 0;
   private isWarned = false;
 
-  constructor(fn: AnyFunction, settings: CompileSettings) {
+  constructor(fn: AnyFunction, receiver: object | null, settings: CompileSettings) {
     this.fn = fn;
+    this.receiver = receiver;
     this.settings = settings;
     this.program = new LazyProgram(nameOf(fn), settings.backend, (graph) => this.addSegment(graph));
     this.program.isAsynchronous = isAsynchronous(fn);
@@ -223,7 +228,7 @@ class Captures {
     const rank = currentRuntime();
     const dynamic = this.dynamicGraphs(rank);
     prepare(args);
-    const collector = new GuardCollector(args);
+    const collector = new GuardCollector(args, this.receiver);
     const captured = this.capture(args, collector);
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
     const sample =

@@ -129,7 +129,8 @@ function traced(
   recorder.signal = signal;
   // A copy, because the function may change its arguments and runs again if it cannot be captured.
   const given = mapTensors((t) => t, args) as unknown[];
-  const state = listOf((walk) => walk.value(given));
+  const visit = (walk: Walk): boolean => walk.value(given) && walk.value(guards.receiver);
+  const state = listOf(visit);
   let result: unknown;
   const captured = capturing(recorder, () => {
     result = recording(recorder, () => {
@@ -148,8 +149,12 @@ function traced(
     });
     traceHooks(recorder);
     recorder.attributes.restore(recorder);
-    if (!sameList(state, (walk) => walk.value(given)))
-      recorder.unsupported('an argument that is not a tensor was changed');
+    if (!sameList(state, visit))
+      recorder.unsupported(
+        guards.receiver === null
+          ? 'an argument that is not a tensor was changed'
+          : 'a property of this, or an argument that is not a tensor, was changed',
+      );
     return finished(result, recorder);
   });
   const changed = guards.changed();

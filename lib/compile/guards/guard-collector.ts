@@ -15,11 +15,20 @@ import { isModule } from './object-walk.js';
 import { OptimizerFacts } from './optimizer-facts.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
 
-/** A module's own properties, as they were before the capture. */
+/** Own properties of a module or of `this`, as they were before the capture. */
 interface Properties {
-  readonly trainingFlag: boolean;
+  /** Null for what is no module. */
+  readonly trainingFlag: boolean | null;
   readonly values: ReadonlyMap<string, unknown>;
 }
+
+/** The own properties that can be written again. */
+function writableValues(value: object): Map<string, unknown> {
+  return new Map(Object.entries(value).filter(([name]) => isWritable(value, name)));
+}
+
+const isWritable = (of: object, name: string): boolean =>
+  Object.getOwnPropertyDescriptor(of, name)?.writable === true;
 
 /** Facts of a tensor that are compared only if the function read them. */
 const memoryFacts: Record<MemoryFact, (t: Tensor) => unknown> = {
@@ -53,9 +62,16 @@ export class GuardCollector {
   /** Tensors from outside that the function asked whether they have a history. */
   private readonly histories = new Set<Tensor>();
   private readonly args: Matcher;
+  /** The object that the function is called on; null if it uses none. */
+  readonly receiver: object | null;
+  private readonly ofReceiver: Matcher | null;
 
-  constructor(args: readonly unknown[] = []) {
+  constructor(args: readonly unknown[] = [], receiver: object | null = null) {
     this.args = this.factory.argument(args, 'arguments');
+    this.receiver = receiver;
+    this.ofReceiver = receiver === null ? null : this.factory.receiver(receiver, 'this');
+    if (receiver !== null && !isModule(receiver))
+      this.properties.set(receiver, { trainingFlag: null, values: writableValues(receiver) });
   }
 
   /** Adds a module before its first use. */
@@ -140,12 +156,14 @@ export class GuardCollector {
     return firstOf([...this.modules.values()], (facts) => facts?.difference() ?? null)?.path;
   }
 
-  /** Restores the properties of modules, because the function is about to run again. */
+  /** Restores the properties of modules and of `this`, because the function is about to run again. */
   restore(): void {
     for (const [module, { trainingFlag, values }] of this.properties) {
       const target = module as Record<string, unknown>;
-      if (target.trainingFlag !== trainingFlag) target.trainingFlag = trainingFlag;
-      for (const name of Object.keys(target)) if (!values.has(name)) delete target[name];
+      if (trainingFlag !== null && target.trainingFlag !== trainingFlag)
+        target.trainingFlag = trainingFlag;
+      for (const name of Object.keys(target))
+        if (!values.has(name) && isWritable(target, name)) delete target[name];
       for (const [name, value] of values) if (!Object.is(target[name], value)) target[name] = value;
     }
   }
@@ -163,6 +181,7 @@ export class GuardCollector {
     return new Guards({
       modes: this.modes,
       args: this.args,
+      receiver: this.ofReceiver && { value: this.receiver, matcher: this.ofReceiver },
       modules: [...this.modules.values()].filter((facts) => facts !== null),
       optimizers: [...this.optimizers].map((optimizer) => new OptimizerFacts(optimizer)),
       tensors: [...this.tensors].map(([t, path]) => new OuterTensor(t, path)),

@@ -25,6 +25,8 @@ export interface OwnedFact {
 export interface GuardParts {
   readonly modes: ModeFacts;
   readonly args: Matcher;
+  /** The object that the function is called on; null if it uses none. */
+  readonly receiver: { readonly value: unknown; readonly matcher: Matcher } | null;
   readonly modules: readonly ModuleFacts[];
   /** Optimizers whose steps are part of the graph. */
   readonly optimizers: readonly OptimizerFacts[];
@@ -66,8 +68,9 @@ export class Guards {
   }
 
   private matchCall(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
-    const { modules, optimizers, tensors, constants } = this.parts;
+    const { receiver, modules, optimizers, tensors, constants } = this.parts;
     if (!this.matchGiven(args)) return false;
+    if (receiver !== null && !receiver.matcher.matches(receiver.value)) return false;
     const { count } = moduleChanges;
     const isCounted = count !== this.counted;
     for (let i = 0; i < modules.length; i++)
@@ -101,11 +104,12 @@ export class Guards {
   }
 
   private differenceOfCall(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
-    const { modes, args: given, modules, optimizers, tensors, facts } = this.parts;
-    const { grads, constants, slots } = this.parts;
+    const { modes, args: given, receiver, modules, optimizers, tensors } = this.parts;
+    const { facts, grads, constants, slots } = this.parts;
     const first =
       modes.difference() ??
       given.difference('arguments', args) ??
+      receiver?.matcher.difference('this', receiver.value) ??
       firstOf(modules, (module) => module.difference()) ??
       firstOf(optimizers, (optimizer) => optimizer.difference()) ??
       firstOf(tensors, (each) =>
@@ -137,10 +141,11 @@ export class Guards {
 
   /** Everything that is compared, as sentences. */
   sentences(): string[] {
-    const { modes, args, modules, optimizers, tensors, grads, facts } = this.parts;
+    const { modes, args, receiver, modules, optimizers, tensors, grads, facts } = this.parts;
     return [
       ...modes.sentences(),
       ...args.sentences('arguments').map(named),
+      ...(receiver?.matcher.sentences('this') ?? []),
       ...modules.flatMap((module) => module.sentences()),
       ...optimizers.flatMap((optimizer) => optimizer.sentences()),
       ...tensors.map(({ path, facts }) => `${path} is the same tensor: ${facts}`),

@@ -58,6 +58,12 @@ export class MatcherFactory {
     return this.container(value, path, (item, at) => this.argument(item, at));
   }
 
+  /** Of the object that the function is called on: of a plain one, the identity counts, too. */
+  receiver(value: object, path: string): Matcher {
+    if (!isPlain(value)) return this.value(value, path);
+    return this.again(value) ?? this.instance(value, path);
+  }
+
   /** The path of a tensor of the arguments. */
   pathOf(t: Tensor): string {
     return this.paths.get(t) ?? 'an argument';
@@ -82,6 +88,10 @@ export class MatcherFactory {
     if (isContainer(value) || value instanceof Set) return this.container(value, path, inner);
     if (ArrayBuffer.isView(value)) return new Bytes(value, this.slot(value));
     if (isInInstance) return new Same(value);
+    return this.instance(value, path);
+  }
+
+  private instance(value: object, path: string): Matcher {
     const slot = this.slot(value);
     const names = Object.keys(value);
     const fields = new Fields(names, this.items(value, names, path, true), slot);
