@@ -70,16 +70,25 @@ Object.defineProperty(Tensor.prototype, inspect.custom, {
 });
 Object.defineProperty(Tensor.prototype, 'toString', {
   value(this: Tensor) {
-    return inspect(this);
+    return textOf(this);
   },
 });
+
+/** The text of a tensor for a program, which a graph cannot repeat: it has the values. */
+function textOf(t: Tensor): string {
+  const { capture } = layers.backend;
+  if (capture !== null && t.device.type !== 'meta')
+    capture.unsupported(`the text of a tensor, ${t.dtype.name}${formatShape(t.shape)}, was made`);
+  return inspect(t);
+}
+
 /**
  * Arithmetic on a tensor of one element takes its value; on others it would be NaN. `a + b` would
  * join two texts.
  */
 Object.defineProperty(Tensor.prototype, Symbol.toPrimitive, {
   value(this: Tensor, hint: 'string' | 'number' | 'default') {
-    if (hint === 'string') return inspect(this);
+    if (hint === 'string') return textOf(this);
     if (hint === 'default')
       throw new ArgumentError(
         `a tensor of shape ${formatShape(this.shape)} has no operators: write a.add(b) for a + b, ` +

@@ -13,6 +13,7 @@ import {
 } from './scope-stack.js';
 import { FAKE_HANDLE } from './storage.js';
 import { Tensor } from './tensor.js';
+import { ValuesAndIndices } from './values-and-indices.js';
 
 /**
  * A scope that {@link scope} opened without a function; disposing of it frees the tensors created
@@ -175,7 +176,7 @@ function findStorages(value: unknown, found: KeptStorages): void {
     for (const item of value) findStorages(item, found);
   } else if (value instanceof Map) {
     for (const item of value.values()) findStorages(item, found);
-  } else if (isPlain(value)) {
+  } else if (isPlain(value) || value instanceof ValuesAndIndices) {
     for (const item of Object.values(value)) findStorages(item, found);
   }
 }

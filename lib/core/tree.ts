@@ -6,13 +6,14 @@ import { ArgumentError } from './errors.js';
 import { checkFunction } from './options.js';
 import { isPlain } from './plain-object.js';
 import { Tensor } from './tensor.js';
+import { ValuesAndIndices } from './values-and-indices.js';
 
 /** Maximal depth; a value that contains itself is deeper. */
 const MOST_LEVELS = 1000;
 
 /**
- * Rebuilds a value with `fn` of every tensor in place of the tensor. Arrays, plain objects and maps
- * are copied, to any depth; all other values, such as instances of classes, sets and the keys of
+ * Rebuilds a value with `fn` of every tensor in place of the tensor. Arrays, plain objects, maps, and
+ * results such as those of `sort`, are copied, to any depth; all other values, such as instances of classes, sets and the keys of
  * maps, are taken over as they are. Tensors are visited in order, one that occurs twice is visited
  * twice.
  *
@@ -52,6 +53,8 @@ function mapped(fn: (t: Tensor) => unknown, value: unknown, level: number): unkn
     checkLevel('tree.map', level);
     return new Map([...value].map(([key, item]) => [key, inner(item)]));
   }
+  if (value instanceof ValuesAndIndices)
+    return new ValuesAndIndices(inner(value.values) as Tensor, inner(value.indices) as Tensor);
   if (!isPlain(value)) return value;
   checkLevel('tree.map', level);
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inner(item)]));
@@ -66,7 +69,8 @@ function collect(value: unknown, found: Tensor[], level: number): void {
   } else if (value instanceof Map) {
     checkLevel('tree.tensors', level);
     for (const item of value.values()) collect(item, found, level + 1);
-  } else if (isPlain(value)) {
+  } else if (value instanceof ValuesAndIndices) found.push(value.values, value.indices);
+  else if (isPlain(value)) {
     checkLevel('tree.tensors', level);
     for (const name of Object.keys(value)) collect(value[name], found, level + 1);
   }

@@ -1,4 +1,5 @@
 /** The op table: importing this file defines every op and puts its methods on Tensor. */
+export { ValuesAndIndices } from '../core/values-and-indices.js';
 export * from './activation.js';
 export { addRmsNorm } from './add-rms-norm.js';
 export * from './aliases.js';
@@ -188,7 +189,6 @@ export {
   sort,
   type TopkOptions,
   topk,
-  ValuesAndIndices,
 } from './sort.js';
 export { heaviside, isneginf, isposinf, nanToNum } from './special-values.js';
 export { chunk, split, unbind } from './split.js';

@@ -5,12 +5,13 @@ import { checkFlag, checkOneOf, checkProbability, shown } from '../core/options.
 import { formatShape, wrapDim } from '../core/shape.js';
 import { defineFunction, type FunctionOf, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
+import { ValuesAndIndices } from '../core/values-and-indices.js';
 import { defineComposite } from './composite.js';
 import { copyRowMajor } from './copy.js';
 import { areOptions, requireFloating, requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { sort, ValuesAndIndices } from './sort.js';
+import { sort } from './sort.js';
 import { matrix } from './statistics.js';
 import { where } from './where.js';
 

@@ -12,6 +12,7 @@ import { checkFlag, shown } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
+import { ValuesAndIndices } from '../core/values-and-indices.js';
 import { addMethod } from './method.js';
 import { lowerRows } from './one-dim.js';
 import { requirePair, requireTensor } from './operand.js';
@@ -112,24 +113,6 @@ export const argmax = argFunction(argmaxOp);
  * @see PyTorch `torch.argmin`
  */
 export const argmin = argFunction(argminOp);
-
-/** Values and their indices, by name or in order: `const [values, indices] = x.topk(2)`. */
-export class ValuesAndIndices {
-  /** The selected values. */
-  readonly values: Tensor;
-  /** The index of each value along the dim. */
-  readonly indices: Tensor;
-
-  constructor(values: Tensor, indices: Tensor) {
-    this.values = values;
-    this.indices = indices;
-  }
-
-  *[Symbol.iterator](): Generator<Tensor, void> {
-    yield this.values;
-    yield this.indices;
-  }
-}
 
 type OfAll = FunctionOf<'max(input, /)', (input: Tensor) => Tensor>;
 type OfTwo = FunctionOf<'max(input, /, other)', (input: Tensor, other: Tensor) => Tensor>;

@@ -296,12 +296,13 @@ export const features: readonly Feature[] = [
     instead: '`captureStep` for a whole train step, `compiledAutograd.enable`',
   },
   {
-    what: 'reading values: `item`, `tolist`, `equal`, `nonzero`',
+    what: 'reading values: `item`, `tolist`, `equal`, `nonzero`, the text of a tensor',
     programs: [
       given((x) => x.mul(x.detach().sum().item<number>())),
       given((x) => (x.tolist(), x.mul(2))),
       given((x) => (x.equal(ones([2])) ? x : x.mul(2))),
       given((x) => (x.detach().nonzero(), x.mul(2))),
+      given((x) => x.mul(`${x.detach()}`.length)),
     ],
     instead: '`where` and other ops',
   },
@@ -328,10 +329,13 @@ export const features: readonly Feature[] = [
     instead: 'compile the functions and modules that they call',
   },
   {
-    what: 'results in Sets and instances of classes, as those of `sort`',
+    what: 'results of `sort`, `max` and `topk`, in arrays, objects and Maps',
+    programs: [given((x) => x.sort()), given((x) => ({ all: new Map([[1, [x.topk(1)]]]) }))],
+  },
+  {
+    what: 'results in Sets and instances of classes',
     programs: [
       given((x) => new Set([x.mul(2)])),
-      given((x) => x.sort()),
       given(
         (x) =>
           new (class {

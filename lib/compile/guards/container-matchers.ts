@@ -44,15 +44,24 @@ export class Fields extends Matcher {
   private readonly items: readonly Matcher[];
   private readonly slot: Slot;
 
-  constructor(names: readonly string[], items: readonly Matcher[], slot: Slot) {
+  private readonly isKind: (value: unknown) => boolean;
+
+  /** `isKind`: whether a value is of the kind of the object. */
+  constructor(
+    names: readonly string[],
+    items: readonly Matcher[],
+    slot: Slot,
+    isKind: (value: unknown) => boolean = isPlain,
+  ) {
     super();
     this.names = names;
     this.items = items;
     this.slot = slot;
+    this.isKind = isKind;
   }
 
   matches(value: unknown): boolean {
-    return isPlain(value) && this.matchesFields(value);
+    return this.isKind(value) && this.matchesFields(value as object);
   }
 
   matchesFields(value: object): boolean {
@@ -69,8 +78,8 @@ export class Fields extends Matcher {
   }
 
   difference(path: string, value: unknown): Difference | null {
-    if (!isPlain(value)) return { path, before: 'an object', now: shown(value) };
-    return this.differenceOfFields(path, value);
+    if (!this.isKind(value)) return { path, before: 'an object', now: shown(value) };
+    return this.differenceOfFields(path, value as object);
   }
 
   differenceOfFields(path: string, value: object): Difference | null {

@@ -6,6 +6,7 @@
 import { shown } from '../../core/options.js';
 import { isPlain, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
+import { ValuesAndIndices } from '../../core/values-and-indices.js';
 import { Bytes, Entries, Fields, Instance, List, type Pair } from './container-matchers.js';
 import { propertyPath } from './facts.js';
 import { Again, type Matcher, Same, type Slot, TensorArgument } from './matcher.js';
@@ -19,7 +20,9 @@ export interface References {
 }
 
 const isContainer = (value: object): boolean =>
-  Array.isArray(value) || value instanceof Map || isPlain(value);
+  Array.isArray(value) || value instanceof Map || isPlain(value) || isSelected(value);
+
+const isSelected = (value: unknown): boolean => value instanceof ValuesAndIndices;
 
 /** Makes the matchers of one guard. Values may share objects. */
 export class MatcherFactory {
@@ -126,7 +129,7 @@ export class MatcherFactory {
     const fields = names.map((name) =>
       inner((value as Record<string, unknown>)[name], propertyPath(path, name)),
     );
-    return new Fields(names, fields, slot);
+    return new Fields(names, fields, slot, isSelected(value) ? isSelected : isPlain);
   }
 
   private items(
