@@ -118,7 +118,7 @@ export function explaining<T>(fn: () => T): { result: T; records: readonly Captu
 /** `fn` with a cache of captures. */
 export function compiledFunction(fn: AnyFunction, settings: CompileSettings): AnyFunction {
   return function run(this: unknown, ...args): unknown {
-    if (isCompiling() || disabled > 0) return fn.apply(this, args);
+    if (isCompiling() || disabled > 0) return Reflect.apply(fn, this, args);
     let all = caches.get(run);
     if (all === undefined) {
       all = new ByReceiver(fn, (bound, receiver) => new Captures(bound, receiver, settings));
