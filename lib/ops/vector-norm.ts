@@ -47,7 +47,12 @@ const normOp: Op<Norm> = defineOp({
 
 function normByParts(x: Tensor, { dims, keepdim, order }: Norm): Tensor {
   if (order === 0) return x.ne(0).sum(dims, { keepdim }).to(x.dtype);
-  if (!Number.isFinite(order)) return x.abs()[order > 0 ? 'amax' : 'amin'](dims, { keepdim });
+  if (!Number.isFinite(order)) {
+    const largest = order > 0;
+    // amax and amin of nothing are errors
+    if (x.numel() === 0) return x.sum(dims, { keepdim }).add(largest ? 0 : Infinity);
+    return x.abs()[largest ? 'amax' : 'amin'](dims, { keepdim });
+  }
   if (order === 2) return x.square().sum(dims, { keepdim }).sqrt();
   return x
     .abs()

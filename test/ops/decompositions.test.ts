@@ -52,7 +52,13 @@ const calls: [what: string, name: string, input: Tensor, params: object][] = [
     tensor([0, 3, nan]),
     { dims: [0], order: 0 },
   ],
-  ['a norm of nothing', 'vectorNorm', zeros([0, 2]), { dims: [0], order: 3 }],
+  ...[3, inf, -inf].map((order): (typeof calls)[number] => [
+    `a norm of nothing, of order ${order}`,
+    'vectorNorm',
+    zeros([0, 2]),
+    { dims: [0], order },
+  ]),
+  ['norms of no rows, of order Infinity', 'vectorNorm', zeros([0, 2]), { dims: [1], order: inf }],
 ];
 
 describe('the decomposition of a reduction', () => {
