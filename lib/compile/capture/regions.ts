@@ -8,7 +8,7 @@ import { checkOneOf } from '../../core/options.js';
 import { currentGenerator, type Generator } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { EffectName } from '../graph/effects.js';
-import type { Node } from '../graph/node.js';
+import type { Node, Value } from '../graph/node.js';
 import { Memory } from '../partition/memory.js';
 import { PREFER_RECOMPUTE, PREFER_SAVE, regionTag, SAVE } from '../partition/tags.js';
 import type { Recorder } from './recorder.js';
@@ -103,41 +103,33 @@ export class Regions {
     const { graph } = recorder;
     const memory = new Memory(graph);
     for (const [start, tag] of this.starts) {
-      const nodes = graph.nodes.filter((node) => node.tags.has(tag));
-      for (const node of nodes) this.checkNode(recorder, node, new Set(nodes), memory, start);
+      const region = new Set(graph.nodes.filter((node) => node.tags.has(tag)));
+      const changes = (value: Value): boolean =>
+        'node' in value &&
+        !region.has(memory.base(value).node) &&
+        memory.lastWrite(value) >= memory.positionOf(start);
+      for (const node of region) {
+        const refused = notRepeatable(node, memory, changes);
+        if (refused !== null) recorder.unsupported(refused, undefined, node.origin);
+      }
     }
   }
+}
 
-  private checkNode(
-    recorder: Recorder,
-    node: Node,
-    region: ReadonlySet<Node>,
-    memory: Memory,
-    start: Node,
-  ): void {
-    if (node.kind === 'effect' && !REPEATABLE.has(node.effect))
-      recorder.unsupported(
-        `code that backward runs again has the effect ${node.effect}`,
-        undefined,
-        node.origin,
-      );
-    const isKept = node.tags.has(SAVE) || node.tags.has(PREFER_SAVE);
-    if (isKept && node.metas.some((_, output) => memory.writes({ node, output }) > 0))
-      recorder.unsupported(
-        `a result of ${node.name} that a checkpoint keeps changes`,
-        undefined,
-        node.origin,
-      );
-    for (const value of node.reads) {
-      if ('number' in value || region.has(memory.base(value).node)) continue;
-      if (memory.lastWrite(value) < memory.positionOf(start)) continue;
-      recorder.unsupported(
-        'a tensor that is read by code which backward runs again was changed in it or after it',
-        undefined,
-        node.origin,
-      );
-    }
-  }
+/** Why backward must not run the node again; `changes`: whether a value does, beside the region. */
+function notRepeatable(
+  node: Node,
+  memory: Memory,
+  changes: (value: Value) => boolean,
+): string | null {
+  if (node.kind === 'effect' && !REPEATABLE.has(node.effect))
+    return `code that backward runs again has the effect ${node.effect}`;
+  const isKept = node.tags.has(SAVE) || node.tags.has(PREFER_SAVE);
+  if (isKept && node.metas.some((_, output) => memory.writes({ node, output }) > 0))
+    return `a result of ${node.name}, which a policy keeps for backward, was changed in place`;
+  return node.reads.some(changes)
+    ? 'a tensor that is read by code which backward runs again was changed in it or after it'
+    : null;
 }
 
 /** @throws ArgumentError for what is no policy */

@@ -273,6 +273,14 @@ describe('a compiled function breaks at a checkpoint', () => {
       },
     ],
     [
+      'whose kept result changes',
+      (x) => {
+        const options = selective(() => CheckpointPolicy.MUST_SAVE);
+        const fn = (t: Tensor): Tensor => t.exp().mul_(2);
+        return checkpoint(fn, x.detach(), options).add(x);
+      },
+    ],
+    [
       'with contexts of the program',
       (x) =>
         checkpoint((t: Tensor) => t.sin(), x, {
