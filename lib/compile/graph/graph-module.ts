@@ -62,7 +62,7 @@ export class GraphModule {
   private initial: readonly RunValue[] = [];
   /** The regions that backward computes again, by their first steps. */
   private regions: ReadonlyMap<number, Region> = new Map();
-  /** What local ops free after each step: nothing else holds their results. Null for others. */
+  /** What a graph of local ops frees after each step; null where the tape may hold values. */
   private dropped: readonly (readonly number[])[] | null = null;
   private text = '';
   /** What calls of a dynamic graph run; null for a graph of fixed shapes. */
