@@ -14,6 +14,7 @@ import { checkSizes, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { reportUse } from '../core/unrepeatable.js';
 import { flatten, inputsOf, restore, type Template, valuesOf } from './arguments.js';
+import { type CustomShardingRule, shardingRuleOf } from './custom-sharding.js';
 
 /** The result of an op. */
 export type OpResult = Tensor | readonly Tensor[] | void;
@@ -47,13 +48,28 @@ export type OutputDescription = Tensor | { shape: Shape; dtype?: DTypeLike; devi
 /** A gradient, or none. */
 export type Grad = Tensor | null | undefined;
 
+/** Prepares the context of `backward`: fills `ctx`, or returns another object. */
+export type SetupContext<A extends readonly unknown[]> = (
+  ctx: Record<string, unknown>,
+  args: A,
+  outputs: readonly Tensor[],
+) => object | void;
+
+/** What `backward` gets: the object that `setupContext` returned, or else the one it filled. */
+export type GradientContext<S extends (...args: never[]) => unknown> =
+  ReturnType<S> extends object ? ReturnType<S> : Record<string, unknown>;
+
 /** The gradient of an op. */
-export interface AutogradRule<A extends readonly unknown[]> {
+export interface AutogradRule<
+  A extends readonly unknown[],
+  S extends SetupContext<A> = (...args: Parameters<SetupContext<A>>) => void,
+> {
   /**
-   * Stores on `ctx` the values that backward needs. Arguments and outputs stay in memory until
-   * then, without copies, unless the op {@link CustomOpOptions.keepsNoTensors | keeps no tensors}.
+   * Stores on `ctx` the values that backward needs, or returns an object that becomes the context,
+   * with its type. Arguments and outputs stay in memory until then, without copies, unless the op
+   * {@link CustomOpOptions.keepsNoTensors | keeps no tensors}.
    */
-  setupContext?: (ctx: Record<string, unknown>, args: A, outputs: readonly Tensor[]) => void;
+  setupContext?: S;
   /**
    * What decides the gradient beside the tensors: captured backward passes run a graph again only
    * for an equal state, compared by items in arrays and plain objects. It gets null for arguments
@@ -65,7 +81,7 @@ export interface AutogradRule<A extends readonly unknown[]> {
    * arrived. Returns null for an argument without a gradient and a list for a list.
    */
   backward: (
-    ctx: Record<string, unknown>,
+    ctx: GradientContext<S>,
     ...grads: (Tensor | null)[]
   ) => Grad | readonly (Grad | readonly Grad[])[];
 }
@@ -85,7 +101,15 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
   /**
    * Registers the gradient of the op. @throws ArgumentError for an op that changes its arguments
    */
-  registerAutograd(rule: AutogradRule<A>): CustomOp<A, R>;
+  registerAutograd<S extends SetupContext<A>>(rule: AutogradRule<A, S>): CustomOp<A, R>;
+  /**
+   * Registers how the op runs on distributed tensors, also before `registerSharding` of
+   * `shardwise/distributed` is loaded. Needs `registerFake`, for the shapes of the results.
+   *
+   * @throws ArgumentError if the op has a rule, or changes its arguments
+   * @see PyTorch `torch.distributed.tensor.experimental.register_sharding`
+   */
+  registerSharding(rule: CustomShardingRule<A>): CustomOp<A, R>;
 }
 
 /**
@@ -142,7 +166,7 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(
       custom.describe = describe;
       return this as unknown as CustomOp<A, R>;
     },
-    registerAutograd(rule: AutogradRule<A>) {
+    registerAutograd<S extends SetupContext<A>>(rule: AutogradRule<A, S>) {
       if (mutatesArgs.length > 0)
         throw new ArgumentError(
           `${name}: an op that changes its arguments has no gradient; return the results instead`,
@@ -153,7 +177,12 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(
         'backward',
         optionsOf(`${name}.registerAutograd`, rule).backward,
       );
-      custom.rule = rule;
+      custom.rule = rule as unknown as AutogradRule<A>;
+      return this as unknown as CustomOp<A, R>;
+    },
+    registerSharding(rule: CustomShardingRule<A>) {
+      checkFunction(`${name}.registerSharding`, 'rule', rule);
+      custom.setSharding(rule);
       return this as unknown as CustomOp<A, R>;
     },
   });
@@ -213,6 +242,17 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
     }
     const outputs = dispatch(this.op, inputs, template);
     return (this.gaveList ? outputs : outputs[0]) as R;
+  }
+
+  /** @throws ArgumentError if there is a rule, or the op changes its arguments */
+  setSharding(rule: CustomShardingRule<A>): void {
+    const { name, sharding } = this.op;
+    if (sharding !== null || this.options.mutatesArgs.length > 0 || this.options.communicates)
+      throw new ArgumentError(
+        `${name}: ${sharding === null ? 'an op that changes its arguments or communicates takes no sharding rule' : 'it has a sharding rule already'}`,
+        { op: name },
+      );
+    (this.op as { sharding: Op<Template>['sharding'] }).sharding = shardingRuleOf(name, rule);
   }
 
   private changed(template: Template): readonly number[] {
@@ -318,9 +358,9 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
         `${name}: it has no gradient. Register one: op.registerAutograd({ backward }).`,
         { op: name },
       );
-    const ctx: Record<string, unknown> = {};
-    rule.setupContext?.(ctx, args as unknown as A, outputs);
-    const given = rule.backward(ctx, ...grads);
+    const own: Record<string, unknown> = {};
+    const ctx = rule.setupContext?.(own, args as unknown as A, outputs) ?? own;
+    const given = rule.backward(ctx as Record<string, unknown>, ...grads);
     const list = (Array.isArray(given) ? given : [given]) as readonly (Grad | readonly Grad[])[];
     if (list.length !== args.length)
       throw new AutogradError(

@@ -5,8 +5,12 @@ export {
   type CustomOpOptions,
   customOp,
   type Grad,
+  type GradientContext,
+  type OpResult,
   type OutputDescription,
+  type SetupContext,
 } from './custom-op.js';
+export type { CustomShardingRule, ShardingStrategy } from './custom-sharding.js';
 export {
   type DispatchedCall,
   type DispatchMode,

@@ -104,8 +104,10 @@ function findNode(
   specs: readonly (DTensorSpec | null)[],
   into: DTensorSpec | null,
 ): Node {
-  // The default dtype is the result dtype of ops on integers and numbers.
-  const opKey = op.id * MOST_DTYPES + getDefaultDtype().code;
+  // The default dtype is the result dtype of ops on integers and numbers. A custom op may get a
+  // rule after calls without one.
+  const variant = getDefaultDtype().code * 2 + Number(op.sharding !== null);
+  const opKey = op.id * 2 * MOST_DTYPES + variant;
   let byParams = cache.ops.get(opKey);
   if (byParams === undefined) cache.ops.set(opKey, (byParams = new Map()));
   let node = byParams.get(key);

@@ -114,8 +114,9 @@ export function warnReplicated(op: string): void {
   if (warned.has(op)) return;
   warned.add(op);
   process.emitWarning(
-    `${op} has no sharding rule: its inputs are replicated on every rank. This warning is ` +
-      'printed once for each op; explicitRedistribution() makes it an error.',
+    `${op} has no sharding rule: its inputs are replicated on every rank. registerSharding(op, ` +
+      'rule) gives a custom op one. This warning is printed once for each op; ' +
+      'explicitRedistribution() makes it an error.',
     'ShardingWarning',
   );
 }

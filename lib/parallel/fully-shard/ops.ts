@@ -52,11 +52,9 @@ export const unshard = library
   )
   .registerFake((_, group) => group.describeWhole())
   .registerAutograd({
-    setupContext: (ctx, [, group]) => {
-      ctx['group'] = group;
-    },
+    setupContext: (_ctx, [, group]) => ({ group }),
     state: (_, group) => group.gradientState(),
-    backward: (ctx, ...grads) => [reduceInto(ctx['group'] as GroupOfOps, grads), null, null],
+    backward: ({ group }, ...grads) => [reduceInto(group, grads), null, null],
   });
 
 /** Frees whole parameters after forward. */
