@@ -1,19 +1,10 @@
 /** Timelines of train steps: times by hand, in worlds of any size. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { Graph } from '../../../lib/compile/index.js';
 import { ArgumentError } from '../../../lib/index.js';
-import {
-  commFusionWithConcat,
-  IterGraphModule,
-  iterMoveGradsAndOptimizers,
-  type Rates,
-  removeCopyFromOptimizer,
-  scheduleCommWait,
-  type Timeline,
-  timeline,
-} from '../../../lib/spmd/index.js';
+import { IterGraphModule, type Rates, type Timeline, timeline } from '../../../lib/spmd/index.js';
 import { type FakeStep, takeFakeStep } from '../support/fake-step.js';
+import { timelinesOf } from '../support/passes.js';
 
 const DIM = 512;
 const LAYER_BYTES = (DIM * DIM + DIM) * 4;
@@ -26,30 +17,6 @@ const rates: Rates = {
   links: [{ ranks: Number.POSITIVE_INFINITY, latency: 0, bandwidth: LAYER_BYTES / 2 }],
 };
 const twoLayers: FakeStep = { worldSize: 2, layers: 2, dim: DIM, batchSize: DIM };
-
-/** The timelines of a step before passes, after each of two, and with a bucket that was moved. */
-async function timelinesOf<T>(
-  step: FakeStep,
-  of: (graph: Graph) => T,
-  moved: string,
-  bucketSizeMb = 100,
-): Promise<T[]> {
-  const found: T[] = [];
-  await takeFakeStep(step, (module) => {
-    const gm = new IterGraphModule(module);
-    found.push(of(gm.graph));
-    commFusionWithConcat(gm, bucketSizeMb);
-    found.push(of(gm.graph));
-    scheduleCommWait(gm);
-    found.push(of(gm.graph));
-    removeCopyFromOptimizer(gm);
-    iterMoveGradsAndOptimizers(gm, moved, 'relu');
-    gm.finalizeSetup();
-    found.push(of(gm.main));
-    return gm;
-  });
-  return found;
-}
 
 const near = (actual: number, expected: number, what: string): void =>
   assert.ok(Math.abs(actual - expected) < 1e-9, `${what} is ${actual}, expected ${expected}`);
@@ -166,17 +133,6 @@ describe('timelines', () => {
         assert.ok(seconds <= scheduled[i]!, `${seconds} and ${scheduled[i]}, ${batchSize} rows`);
       });
     }
-  });
-
-  it('finds the exposed times that docs/spmd.md shows', async () => {
-    const step = { worldSize: 8, layers: 5, dim: 4096, batchSize: 4096, device: 'cuda' } as const;
-    const shown = (graph: Graph): string =>
-      [8, 4096]
-        .map((worldSize) => `${(timeline(graph, { worldSize }).exposed * 1e3).toFixed(2)} ms`)
-        .join(' | ');
-    const rows = await timelinesOf(step, shown, 'allReduceFused_1');
-    const text = readFileSync('docs/spmd.md', 'utf8');
-    for (const row of rows) assert.ok(text.includes(`| ${row} |`), `no row with ${row}`);
   });
 
   it('shows times and nodes as a table, and as a picture', async () => {
