@@ -49,8 +49,129 @@ const moveBucket = (module: StepModule): IterGraphModule => {
   assert.deepEqual(collectives, [2, 3, 4]);
   return gm;
 };
-const movedBucket = (rank: number): Promise<unknown> =>
-  assertTrainsAsDdp(rank, { gmTransformation: moveBucket }, { ...deep, lags: isMoved });
+/** 002.2: all gradients have a collective of their own. */
+async function tenLayers(rank: number): Promise<void> {
+  let graphs = 0;
+  const gmTransformation = (module: StepModule): IterGraphModule => {
+    graphs++;
+    const blocks = getAllCommBlocks(module.graph, 'allReduce');
+    assert.equal(blocks.length, 20);
+    assert.ok(blocks.every(({ waitNodes }) => waitNodes.length === 1));
+    return GraphModuleTransformation()(module);
+  };
+  await assertTrainsAsDdp(rank, { gmTransformation }, { layers: 10, dim: 100, batchSize: 100 });
+  assert.equal(graphs, 1);
+}
+
+/** 002.3: all graphs are files below a folder of this rank. */
+async function dumped(rank: number): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'shardwise-spmd-'));
+  try {
+    const dumpGraphs = join(folder, String(rank));
+    const gmTransformation = GraphModuleTransformation({ enableInductor: true, dumpGraphs });
+    await assertTrainsAsDdp(rank, { gmTransformation }, { ...small, fused: true });
+    for (const name of ['before', 'setup', 'main', 'cleanup']) {
+      assert.match(readFileSync(join(dumpGraphs, `${name}.txt`), 'utf8'), /allReduce/);
+      assert.ok(existsSync(join(dumpGraphs, `${name}.dot`)));
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** 002.4 and 002.5. */
+async function fusedCollectives(rank: number, fused: boolean): Promise<void> {
+  const gmTransformation = (module: StepModule): IterGraphModule => {
+    const gm = GraphModuleTransformation({ enableGraphOptimization: true })(module);
+    const blocks = getAllCommBlocks(gm.graph, 'allReduce');
+    assert.deepEqual(
+      blocks.map(({ commNode }) => commNode.name),
+      ['allReduceFused', 'allReduceFused_1'],
+    );
+    for (const { waitNodes, nodeList, outputs } of blocks) {
+      const wait = gm.graph.nodes.indexOf(waitNodes[0] as never);
+      const users = outputs.flatMap((node) => gm.graph.usersOf(node));
+      const first = gm.graph.nodes.find((node) => users.includes(node));
+      const between = gm.graph.nodes.slice(wait, gm.graph.nodes.indexOf(first as never));
+      assert.ok(between.every((node) => blocks.some((b) => b.nodeList.includes(node))));
+      assert.ok(nodeList.length > 2);
+    }
+    return gm;
+  };
+  await assertTrainsAsDdp(rank, { gmTransformation }, { ...wide, fused });
+}
+
+/** 002.6. */
+async function splitOptimizer(rank: number): Promise<void> {
+  const gmTransformation = (module: StepModule): IterGraphModule => {
+    const gm = new IterGraphModule(module);
+    removeCopyFromOptimizer(gm);
+    const [block] = getAllFusedOptimizerBlocks(gm, 'adamStepCapturable');
+    const grads = block!.optim.lists.get('grads')!;
+    assert.throws(() => splitFusedOptimizer(gm, block!, []), /got none/);
+    assert.throws(() => splitFusedOptimizer(gm, block!, grads), /got all/);
+    splitFusedOptimizer(gm, block!, [grads[1]!, grads[2]!]);
+    gm.recompile();
+    const blocks = getAllFusedOptimizerBlocks(gm, 'adamStepCapturable');
+    assert.deepEqual(
+      blocks.map(({ optim }) => optim.lists.get('grads')),
+      [
+        [grads[1], grads[2]],
+        [grads[0], grads[3]],
+      ],
+    );
+    const written = blocks.flatMap(({ optim }) => optim.lists.get('params')!);
+    assert.equal(new Set(written.map((v) => ('node' in v ? v.node : v))).size, 4);
+    gm.finalizeSetup();
+    return gm;
+  };
+  await assertTrainsAsDdp(rank, { gmTransformation }, { ...small, fused: true });
+}
+
+/** 002.7. */
+async function movedBucket(rank: number): Promise<void> {
+  await assertTrainsAsDdp(rank, { gmTransformation: moveBucket }, { ...deep, lags: isMoved });
+}
+
+/** 002.8. */
+async function refusedMoves(rank: number): Promise<void> {
+  const gmTransformation = (module: StepModule): IterGraphModule => {
+    const gm = new IterGraphModule(module);
+    const [reduce] = findNode(gm.graph, ({ name }) => name === 'allReduce');
+    const [count] = findNode(gm.graph, ({ name }) => name === 'foreachAddScalar');
+    const [relu] = findNode(gm.graph, ({ name }) => name === 'relu');
+    const moved = findAllDescendants(gm, [reduce!, count!]);
+    assert.deepEqual(
+      moved.map(({ name }) => name),
+      ['allReduce', 'waitTensor', 'foreachAddScalar', 'adamStepCapturable'],
+    );
+    gm.graph.moveToNextIterBefore(moved, relu!);
+    assert.throws(
+      () => gm.recompile(),
+      (error: Error) =>
+        error instanceof CompileError &&
+        /%adamStepCapturable, which writes parameter 0\.\w+, was moved/.test(error.message) &&
+        /%matmul.* reads parameter 0\.\w+ before that/.test(error.message),
+    );
+    return gm;
+  };
+  await assertTrainsAsDdp(rank, { gmTransformation }, { ...deep, iterations: 2 });
+}
+
+/** What the ranks of each case do. */
+const cases: Readonly<Record<string, (rank: number) => Promise<void>>> = {
+  'seed 002.2: a step of ten layers trains as DDP does, with one collective a gradient': tenLayers,
+  'seed 002.3: the main graph is compiled, and all graphs are written to files': dumped,
+  'seed 002.4: collectives are fused, and waited for where they are needed, foreach': (rank) =>
+    fusedCollectives(rank, false),
+  'seed 002.5: collectives are fused, and waited for where they are needed, fused': (rank) =>
+    fusedCollectives(rank, true),
+  'seed 002.6: a fused optimizer is divided into two': splitOptimizer,
+  'seed 002.7: a bucket of gradients and its part of the optimizer run in the next iteration':
+    movedBucket,
+  'seed 002.8: edits that would read old parameters have no effect, and are refused when applied':
+    refusedMoves,
+};
 
 /** Every rank loads the library first, which takes long on a busy machine. */
 const PROCESSES = { mode: 'process', timeoutMs: 120_000 } as const;
@@ -84,137 +205,16 @@ describe('compiled train steps', function () {
     assert.throws(() => pass1(gm), CompileError);
   });
 
-  it('seed 002.2: a step of ten layers trains as DDP does, with one collective a gradient', async () => {
-    await onRanks(WORLD, async (rank) => {
-      let graphs = 0;
-      const gmTransformation = (module: StepModule): IterGraphModule => {
-        graphs++;
-        const blocks = getAllCommBlocks(module.graph, 'allReduce');
-        assert.equal(blocks.length, 20);
-        assert.ok(blocks.every(({ waitNodes }) => waitNodes.length === 1));
-        return GraphModuleTransformation()(module);
-      };
-      await assertTrainsAsDdp(rank, { gmTransformation }, { layers: 10, dim: 100, batchSize: 100 });
-      assert.equal(graphs, 1);
-    });
-  });
-
-  it('seed 002.3: the main graph is compiled, and all graphs are written to files', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'shardwise-spmd-'));
-    try {
-      await onRanks(WORLD, async (rank) => {
-        const dumpGraphs = join(folder, String(rank));
-        const gmTransformation = GraphModuleTransformation({ enableInductor: true, dumpGraphs });
-        await assertTrainsAsDdp(rank, { gmTransformation }, { ...small, fused: true });
-        for (const name of ['before', 'setup', 'main', 'cleanup']) {
-          assert.match(readFileSync(join(dumpGraphs, `${name}.txt`), 'utf8'), /allReduce/);
-          assert.ok(existsSync(join(dumpGraphs, `${name}.dot`)));
-        }
-      });
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
-  });
-
-  for (const [number, fused] of [
-    ['002.4', false],
-    ['002.5', true],
-  ] as const)
-    it(`seed ${number}: collectives are fused, and waited for where they are needed, ${fused ? 'fused' : 'foreach'}`, async () => {
-      await onRanks(WORLD, async (rank) => {
-        const gmTransformation = (module: StepModule): IterGraphModule => {
-          const gm = GraphModuleTransformation({ enableGraphOptimization: true })(module);
-          const blocks = getAllCommBlocks(gm.graph, 'allReduce');
-          assert.deepEqual(
-            blocks.map(({ commNode }) => commNode.name),
-            ['allReduceFused', 'allReduceFused_1'],
-          );
-          for (const { waitNodes, nodeList, outputs } of blocks) {
-            const wait = gm.graph.nodes.indexOf(waitNodes[0] as never);
-            const users = outputs.flatMap((node) => gm.graph.usersOf(node));
-            const first = gm.graph.nodes.find((node) => users.includes(node));
-            const between = gm.graph.nodes.slice(wait, gm.graph.nodes.indexOf(first as never));
-            assert.ok(between.every((node) => blocks.some((b) => b.nodeList.includes(node))));
-            assert.ok(nodeList.length > 2);
-          }
-          return gm;
-        };
-        await assertTrainsAsDdp(rank, { gmTransformation }, { ...wide, fused });
-      });
-    });
-
-  it('seed 002.6: a fused optimizer is divided into two', async () => {
-    await onRanks(WORLD, async (rank) => {
-      const gmTransformation = (module: StepModule): IterGraphModule => {
-        const gm = new IterGraphModule(module);
-        removeCopyFromOptimizer(gm);
-        const [block] = getAllFusedOptimizerBlocks(gm, 'adamStepCapturable');
-        const grads = block!.optim.lists.get('grads')!;
-        assert.throws(() => splitFusedOptimizer(gm, block!, []), /got none/);
-        assert.throws(() => splitFusedOptimizer(gm, block!, grads), /got all/);
-        splitFusedOptimizer(gm, block!, [grads[1]!, grads[2]!]);
-        gm.recompile();
-        const blocks = getAllFusedOptimizerBlocks(gm, 'adamStepCapturable');
-        assert.deepEqual(
-          blocks.map(({ optim }) => optim.lists.get('grads')),
-          [
-            [grads[1], grads[2]],
-            [grads[0], grads[3]],
-          ],
-        );
-        const written = blocks.flatMap(({ optim }) => optim.lists.get('params')!);
-        assert.equal(new Set(written.map((v) => ('node' in v ? v.node : v))).size, 4);
-        gm.finalizeSetup();
-        return gm;
-      };
-      await assertTrainsAsDdp(rank, { gmTransformation }, { ...small, fused: true });
-    });
-  });
-
-  it('seed 002.7: a bucket of gradients and its part of the optimizer run in the next iteration', async () => {
-    await onRanks(WORLD, movedBucket);
-  });
+  for (const [title, run] of Object.entries(cases)) it(title, () => onRanks(WORLD, run));
 
   it(
-    'seed 002.7: does so on ranks that are processes',
-    withRanks(WORLD, async (rank) => void (await movedBucket(rank)), PROCESSES),
-  );
-
-  it(
-    'seed 002.5: is the same on ranks that are processes',
+    'seed 002: all cases are the same on ranks that are processes',
     withRanks(
       WORLD,
       async (rank) => {
-        const gmTransformation = GraphModuleTransformation({ enableGraphOptimization: true });
-        await assertTrainsAsDdp(rank, { gmTransformation }, { ...wide, fused: true });
+        for (const run of Object.values(cases)) await run(rank);
       },
       PROCESSES,
     ),
   );
-
-  it('seed 002.8: edits that would read old parameters have no effect, and are refused when applied', async () => {
-    await onRanks(WORLD, async (rank) => {
-      const gmTransformation = (module: StepModule): IterGraphModule => {
-        const gm = new IterGraphModule(module);
-        const [reduce] = findNode(gm.graph, ({ name }) => name === 'allReduce');
-        const [count] = findNode(gm.graph, ({ name }) => name === 'foreachAddScalar');
-        const [relu] = findNode(gm.graph, ({ name }) => name === 'relu');
-        const moved = findAllDescendants(gm, [reduce!, count!]);
-        assert.deepEqual(
-          moved.map(({ name }) => name),
-          ['allReduce', 'waitTensor', 'foreachAddScalar', 'adamStepCapturable'],
-        );
-        gm.graph.moveToNextIterBefore(moved, relu!);
-        assert.throws(
-          () => gm.recompile(),
-          (error: Error) =>
-            error instanceof CompileError &&
-            /%adamStepCapturable, which writes parameter 0\.\w+, was moved/.test(error.message) &&
-            /%matmul.* reads parameter 0\.\w+ before that/.test(error.message),
-        );
-        return gm;
-      };
-      await assertTrainsAsDdp(rank, { gmTransformation }, { ...deep, iterations: 2 });
-    });
-  });
 });
