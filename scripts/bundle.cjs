@@ -39,10 +39,13 @@ for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).fil
   name.endsWith('.js'),
 )) {
   const text = readFileSync(path.join(root, 'dist', file), 'utf8');
-  const named = text.replace(
-    /^var (\w+) = class _\1\b.*\{$/gm,
-    (line, name) => `${line} static { Object.defineProperty(this, "name", { value: "${name}" }); }`,
-  );
+  const named = text
+    .replace(/^\/\/ lib\/.*\n/gm, '') // where esbuild took the code from
+    .replace(
+      /^var (\w+) = class _\1\b.*\{$/gm,
+      (line, name) =>
+        `${line} static { Object.defineProperty(this, "name", { value: "${name}" }); }`,
+    );
   if (named !== text) writeFileSync(path.join(root, 'dist', file), named);
 }
 buildSync({

@@ -1,6 +1,11 @@
 /** Sharding rules of custom ops. */
 import type { library } from '../index.js';
 
+/** Any op of `library.customOp`. */
+type AnyCustomOp = Pick<library.CustomOp<never, library.OpResult>, 'opName'> & {
+  registerSharding(rule: never): unknown;
+};
+
 /**
  * Registers how a custom op runs on distributed tensors: the same as its method. Without a rule
  * its inputs are replicated on every rank, with a warning.
@@ -11,9 +16,10 @@ import type { library } from '../index.js';
  * @example
  * registerSharding(swish, (x) => x.shape.map((_, dim) => ({ inputs: [Shard(dim), null], outputs: [Shard(dim)] })));
  */
-export function registerSharding<A extends readonly unknown[], R extends library.OpResult>(
-  op: library.CustomOp<A, R>,
-  rule: library.CustomShardingRule<A>,
-): library.CustomOp<A, R> {
-  return op.registerSharding(rule);
+export function registerSharding<Op extends AnyCustomOp>(
+  op: Op,
+  rule: Parameters<Op['registerSharding']>[0],
+): Op {
+  op.registerSharding(rule as never);
+  return op;
 }

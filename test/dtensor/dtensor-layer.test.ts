@@ -205,7 +205,7 @@ describe('ops on distributed tensors', () => {
     });
     process.off('warning', listen);
     assert.deepEqual(warnings, [
-      'ShardingWarning: test::doubledOnRanks has no sharding rule: its inputs are replicated on every rank. This warning is printed once for each op; explicitRedistribution() makes it an error.',
+      'ShardingWarning: test::doubledOnRanks has no sharding rule: its inputs are replicated on every rank. registerSharding(op, rule) gives a custom op one. This warning is printed once for each op; explicitRedistribution() makes it an error.',
     ]);
   });
 
