@@ -3,8 +3,7 @@ import type { Distribute } from '../compile/step/distribute.js';
 import { unexpected } from '../core/options.js';
 import { type Placement, Replicate, Shard } from '../core/placement.js';
 import type { Tensor } from '../core/tensor.js';
-import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
-import { getWorldSize, initDeviceMesh, isInitialized } from '../distributed/index.js';
+import { DeviceMesh, getWorldSize, initDeviceMesh, isInitialized } from '../distributed/index.js';
 import { DTensor } from '../dtensor/dtensor.js';
 import { type StepArguments, stateTensors } from './step-arguments.js';
 
@@ -25,9 +24,15 @@ export function checkedMode(given: unknown): ParallelMode {
     typeof given === 'object' &&
     given !== null &&
     Object.keys(others).length === 0 &&
+    (mesh === undefined || mesh instanceof DeviceMesh) &&
     (batch === undefined || typeof batch === 'function');
   if (!isFine)
-    throw unexpected('spmd.compile', 'parallelMode', 'an object with mesh and batch', given);
+    throw unexpected(
+      'spmd.compile',
+      'parallelMode',
+      'an object of a DeviceMesh as mesh and a function (tensor, position) => placements as batch',
+      given,
+    );
   return { ...(mesh === undefined ? {} : { mesh }), ...(batch === undefined ? {} : { batch }) };
 }
 

@@ -153,6 +153,10 @@ describe('spmd.compile', () => {
   it('checks its options, the flags of a step and what a transformation returns', () => {
     assert.throws(() => spmd.compile({ gmTransformation: 1 as never }), ArgumentError);
     assert.throws(() => spmd.compile({ parallelMode: { ranks: 2 } as never }), ArgumentError);
+    assert.throws(
+      () => spmd.compile({ parallelMode: { mesh: 5 } as never }),
+      /a DeviceMesh as mesh and a function/,
+    );
     assert.throws(() => spmd.compile()(1 as never), ArgumentError);
     const model = modelOf();
     const adam = adamOf(model.parameters());
