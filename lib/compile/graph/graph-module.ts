@@ -14,25 +14,13 @@ import { effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
 import { lint } from './lint.js';
 import type { Node, NodeOrigin, Value, ValueMeta } from './node.js';
-import { type Region, regionsOf } from './regions.js';
+import { type NumberedStep, type Region, regionsOf } from './regions.js';
 import { stepWatch } from './step-watch.js';
 import { BySizes } from './symbols.js';
 import { communicates, isWait } from './traits.js';
 
-/**
- * A node with the indices of its values. Plain numbers and constants have their values from the
- * start. @internal
- */
-export interface Step {
-  readonly node: Node;
-  readonly inputs: readonly number[];
-  /** The tensor that the call writes into, or -1. */
-  readonly into: number;
-  /** The random state of the call, or -1. */
-  readonly draw: number;
-  /** The node's first output. */
-  readonly at: number;
-  readonly outputs: number;
+/** A step, and what it has to do with other ranks. @internal */
+export interface Step extends NumberedStep {
   /** The node in words, for errors of ranks that call others; null if it does not communicate. */
   readonly place: string | null;
   readonly isWait: boolean;

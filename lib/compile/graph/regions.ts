@@ -11,12 +11,18 @@ export interface RegionParams {
   readonly settings: unknown;
 }
 
-/** The values of one step, by their indices. */
-interface NumberedStep {
+/**
+ * A node with the indices of its values. Plain numbers and constants have their values from the
+ * start. @internal
+ */
+export interface NumberedStep {
   readonly node: Node;
   readonly inputs: readonly number[];
+  /** The tensor that the call writes into, or -1. */
   readonly into: number;
+  /** The random state of the call, or -1. */
   readonly draw: number;
+  /** The node's first output. */
   readonly at: number;
   readonly outputs: number;
 }
