@@ -6,18 +6,14 @@
  */
 import os from 'node:os';
 import { barrier, getRank, launch } from '../lib/distributed.js';
-import { cuda, manualSeed, nn, optim, randn, type Tensor } from '../lib/index.js';
+import { cuda, manualSeed } from '../lib/index.js';
 import * as spmd from '../lib/spmd/index.js';
 import { type SlowConnection, slowCollectives } from '../lib/testing/index.js';
 import { commit, keep, median, today } from './figures.js';
+import { LAYERS, type LayeredSetting, layeredStep, passesOf } from './layered-step.js';
 import { runProgram } from './program.js';
 
-interface Setting {
-  readonly dim: number;
-  readonly batch: number;
-  readonly bucketMb: number;
-  /** The node of the next iteration that moved gradients come before. */
-  readonly target: string;
+interface Setting extends Omit<LayeredSetting, 'device'> {
   /** Slows collectives; null: they are as fast as they are. */
   readonly connection: SlowConnection | null;
   /** Where ranks wait for them. */
@@ -44,28 +40,13 @@ const SETTINGS: Readonly<Record<'cpu' | 'cuda', Setting>> = {
 };
 
 const device = process.argv.includes('cuda') ? 'cuda' : 'cpu';
-const { dim, batch: batchSize, bucketMb, target, connection, waits } = SETTINGS[device];
-const LAYERS = 5;
+const setting: LayeredSetting = { ...SETTINGS[device], device };
+const { connection, waits } = SETTINGS[device];
+const PASSES = passesOf(setting);
 const WARM_UP = 3;
 const ROUNDS = Number(process.argv.slice(2).find((text) => /^\d+$/.test(text)) ?? 25);
-const MOVED = 'allReduceFused_1';
 /** Shorter entries are not kept: nobody sees them in a picture. */
 const SHORTEST = 1 / 2000;
-
-const PASSES: readonly (readonly [name: string, pass: (gm: spmd.IterGraphModule) => void])[] = [
-  ['no passes', () => {}],
-  [`commFusionWithConcat(gm, ${bucketMb})`, (gm) => spmd.commFusionWithConcat(gm, bucketMb)],
-  ['scheduleCommWait(gm)', (gm) => spmd.scheduleCommWait(gm)],
-  [
-    `iterMoveGradsAndOptimizers(gm, '${MOVED}', '${target}')`,
-    (gm) => {
-      spmd.removeCopyFromOptimizer(gm);
-      spmd.iterMoveGradsAndOptimizers(gm, MOVED, target);
-    },
-  ],
-];
-
-type Model = nn.Module<[x: Tensor], Tensor>;
 
 /** A compiled step after some passes, and what was measured of it. */
 interface Variant {
@@ -77,37 +58,14 @@ interface Variant {
   readonly seen: spmd.Timeline[];
 }
 
-function modelOf(): Model {
-  const layers = Array.from({ length: LAYERS }, () => [new nn.Linear(dim, dim), new nn.ReLU()]);
-  return (new nn.Sequential(...(layers.flat() as never[])) as unknown as Model).to(device);
-}
-
 function variantOf(passes: number): Variant {
   manualSeed(1);
-  const model = modelOf();
-  const optimizer = new optim.Adam(model.parameters(), { capturable: true, fused: true });
-  const batch = randn([batchSize, dim], { device });
-  let made: spmd.IterGraphModule | undefined;
-  const gmTransformation = (module: spmd.StepModule): spmd.IterGraphModule => {
-    made = new spmd.IterGraphModule(module);
-    for (const [, pass] of PASSES.slice(0, passes + 1)) pass(made);
-    made.finalizeSetup();
-    return made;
-  };
-  const step = spmd.compile({ gmTransformation })(
-    (net: Model, adam: typeof optimizer, x: Tensor): void => {
-      net(x).sum().backward();
-      adam.step();
-      adam.zeroGrad();
-    },
-  );
-  const take = (): void => step(model, optimizer, batch);
-  take();
+  const { take, model, gm } = layeredStep(setting, passes);
   const [parameter] = model.parameters();
   return {
     take,
     done: async () => parameter?.detach().narrow(0, 0, 1).read(),
-    gm: made as unknown as spmd.IterGraphModule,
+    gm,
     ms: [],
     seen: [],
   };

@@ -4,56 +4,17 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { layeredStep, passesOf } from '../bench/layered-step.js';
 import { FakeTensorMode } from '../lib/compile/index.js';
 import { destroyProcessGroup, initProcessGroup } from '../lib/distributed.js';
 import { writer } from '../lib/eager/submit.js';
-import { nn, optim, randn, type Tensor } from '../lib/index.js';
 import * as spmd from '../lib/spmd/index.js';
 import { withParts, writeOrCheck } from './written-parts.js';
 
 const results = fileURLToPath(new URL('../bench/results', import.meta.url));
-const [LAYERS, DIM, LARGE] = [5, 4096, 4096];
-
-type Pass = readonly [name: string, pass: (gm: spmd.IterGraphModule) => void];
-
-const PASSES: readonly Pass[] = [
-  ['no passes', () => {}],
-  ['commFusionWithConcat(gm, 100)', (gm) => spmd.commFusionWithConcat(gm, 100)],
-  ['scheduleCommWait(gm)', (gm) => spmd.scheduleCommWait(gm)],
-  [
-    "iterMoveGradsAndOptimizers(gm, 'allReduceFused_1', 'relu')",
-    (gm) => {
-      spmd.removeCopyFromOptimizer(gm);
-      spmd.iterMoveGradsAndOptimizers(gm, 'allReduceFused_1', 'relu');
-    },
-  ],
-];
-
-/** The graph of a step of one rank of many, after the first passes. */
-function graphAfter(passes: number): spmd.IterGraphModule['main'] {
-  const layers = Array.from({ length: LAYERS }, () => [new nn.Linear(DIM, DIM), new nn.ReLU()]);
-  const model = new nn.Sequential(...(layers.flat() as never[])).to('cuda');
-  const optimizer = new optim.Adam(model.parameters(), { capturable: true, fused: true });
-  const batch = randn([DIM, DIM], { device: 'cuda' });
-  let made: spmd.IterGraphModule | undefined;
-  const gmTransformation = (module: spmd.StepModule): spmd.IterGraphModule => {
-    made = new spmd.IterGraphModule(module);
-    for (const [, pass] of PASSES.slice(0, passes + 1)) pass(made);
-    made.finalizeSetup();
-    return made;
-  };
-  const step = spmd.compile({ gmTransformation })(
-    (net: typeof model, adam: typeof optimizer, x: Tensor): void => {
-      net(x as never)
-        .sum()
-        .backward();
-      adam.step();
-      adam.zeroGrad();
-    },
-  );
-  step(model, optimizer, batch, { lastTrainStep: true });
-  return (made as unknown as spmd.IterGraphModule).main;
-}
+const LARGE = 4096;
+const setting = { dim: 4096, batch: 4096, device: 'cuda', bucketMb: 100, target: 'relu' } as const;
+const PASSES = passesOf(setting);
 
 const code = (name: string): string => (name === 'no passes' ? name : `\`${name}\``);
 const table = (head: string, rows: readonly (readonly string[])[]): string =>
@@ -64,13 +25,15 @@ const milliseconds = (ms: number): string => `${ms.toFixed(ms < 100 ? 2 : 1)} ms
 
 async function simulated(): Promise<{ readonly text: string; readonly pictures: string[] }> {
   await initProcessGroup('fake', { rank: 0, worldSize: LARGE });
-  const graphs = new FakeTensorMode().run(() => PASSES.map((_, i) => graphAfter(i)));
+  const graphs = new FakeTensorMode().run(() =>
+    PASSES.map((_, i) => layeredStep(setting, i, { lastTrainStep: true }).gm.main),
+  );
   destroyProcessGroup();
   const settings = (['graph', 'use'] as const).flatMap((waits) =>
     [8, LARGE].map((worldSize) => ({ waits, worldSize })),
   );
   const rows = graphs.map((graph, i) => [
-    code((PASSES[i] as Pass)[0]),
+    code(PASSES[i]?.[0] ?? ''),
     ...settings.map((setting) => milliseconds(spmd.timeline(graph, setting).exposed * 1e3)),
   ]);
   const text = table(
