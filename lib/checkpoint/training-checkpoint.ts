@@ -142,38 +142,53 @@ interface Loading {
   readonly loads: (() => void)[];
 }
 
-/** Compares the members of an object or a list with the saved ones. */
+type Members = Record<string, unknown>;
+
+/** Compares the members of an object or a list with the saved ones, and adds what loads them. */
 function match(loading: Loading, path: string, target: object, saved: object): void {
-  const [own, given] = [target, saved] as Record<string, unknown>[] as [
-    Record<string, unknown>,
-    Record<string, unknown>,
+  const [own, given] = [target as Members, saved as Members];
+  if (loading.strict) checkNames(loading.file, path, own, given);
+  for (const name of Object.keys(own))
+    if (Object.hasOwn(given, name))
+      matchMember(loading, joined(path, name), own, name, given[name]);
+}
+
+/** @throws CheckpointError if the file or the state has names that the other has not */
+function checkNames(file: string, path: string, own: Members, given: Members): void {
+  const lacking = (a: Members, b: Members): string[] =>
+    Object.keys(b)
+      .filter((name) => !Object.hasOwn(a, name))
+      .map((name) => joined(path, name));
+  const [missing, extra] = [lacking(given, own), lacking(own, given)];
+  if (missing.length + extra.length === 0) return;
+  const differences = [
+    ...listed('missing in the file', missing),
+    ...listed('missing in the state', extra),
   ];
-  const { file, strict, loads } = loading;
-  const all = [...new Set([...Object.keys(own), ...Object.keys(given)])];
-  const missing = all.filter((name) => !Object.hasOwn(given, name)).map((n) => joined(path, n));
-  const extra = all.filter((name) => !Object.hasOwn(own, name)).map((n) => joined(path, n));
-  if (strict && missing.length + extra.length > 0)
-    throw new CheckpointError(
-      `${file}: the checkpoint and the state differ: ${listed('missing in the file', missing)}` +
-        `${missing.length > 0 && extra.length > 0 ? '; ' : ''}` +
-        `${listed('missing in the state', extra)}. Give a state of the same names, or ` +
-        '{ strict: false }.',
-      { file, missing, extra },
-    );
-  for (const name of Object.keys(own)) {
-    if (!Object.hasOwn(given, name)) continue;
-    const place = joined(path, name);
-    const value = own[name];
-    const stateful = asStateful(value);
-    const loaded = given[name];
-    if (stateful !== null) loads.push(() => void stateful.loadStateDict(loaded as never));
-    else if (value instanceof Tensor) loads.push(filling(file, place, value, loaded));
-    else if (isContainer(value) && isContainer(loaded)) match(loading, place, value, loaded);
-    else
-      loads.push(() => {
-        own[name] = loaded;
-      });
-  }
+  throw new CheckpointError(
+    `${file}: the checkpoint and the state differ: ${differences.join('; ')}. Give a state of the ` +
+      'same names, or { strict: false }.',
+    { file, missing, extra },
+  );
+}
+
+function matchMember(
+  loading: Loading,
+  path: string,
+  own: Members,
+  name: string,
+  loaded: unknown,
+): void {
+  const { file, loads } = loading;
+  const value = own[name];
+  const stateful = asStateful(value);
+  if (stateful !== null) loads.push(() => void stateful.loadStateDict(loaded as never));
+  else if (value instanceof Tensor) loads.push(filling(file, path, value, loaded));
+  else if (isContainer(value) && isContainer(loaded)) match(loading, path, value, loaded);
+  else
+    loads.push(() => {
+      own[name] = loaded;
+    });
 }
 
 /** Objects and lists that hold more than plain values are loaded member by member. */
@@ -191,8 +206,8 @@ function filling(file: string, path: string, target: Tensor, loaded: unknown): (
   return () => void target.detach().copy_(loaded);
 }
 
-const listed = (what: string, names: readonly string[]): string =>
-  names.length === 0 ? '' : `${what}: ${names.map((name) => `"${name}"`).join(', ')}`;
+const listed = (what: string, names: readonly string[]): string[] =>
+  names.length === 0 ? [] : [`${what}: ${names.map((name) => `"${name}"`).join(', ')}`];
 
 function requireState(op: string, state: unknown): void {
   if (!isRecord(state)) throw unexpected(op, 'state', 'an object of values by name', state);

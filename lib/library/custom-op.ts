@@ -247,11 +247,14 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   /** @throws ArgumentError if there is a rule, or the op changes its arguments */
   setSharding(rule: CustomShardingRule<A>): void {
     const { name, sharding } = this.op;
-    if (sharding !== null || this.options.mutatesArgs.length > 0 || this.options.communicates)
-      throw new ArgumentError(
-        `${name}: ${sharding === null ? 'an op that changes its arguments or communicates takes no sharding rule' : 'it has a sharding rule already'}`,
-        { op: name },
-      );
+    const { mutatesArgs, communicates } = this.options;
+    const why =
+      sharding !== null
+        ? 'it has a sharding rule already'
+        : mutatesArgs.length > 0 || communicates
+          ? 'an op that changes its arguments or communicates takes no sharding rule'
+          : null;
+    if (why !== null) throw new ArgumentError(`${name}: ${why}`, { op: name });
     (this.op as { sharding: Op<Template>['sharding'] }).sharding = shardingRuleOf(name, rule);
   }
 

@@ -21,8 +21,8 @@ export function warnOfArrays(module: AnyModule): void {
   }
 }
 
-function warnOfArray(module: AnyModule, name: string, list: readonly unknown[]): void {
-  const parts = list.filter((each) => each instanceof Parameter || isModule(each));
+function warnOfArray(module: AnyModule, name: string, values: readonly unknown[]): void {
+  const parts = values.filter((each) => each instanceof Parameter || isModule(each));
   const { constructor } = module;
   if (parts.length === 0 || warned.get(constructor)?.has(name)) return;
   const unregistered = new Set(parts);
@@ -32,10 +32,12 @@ function warnOfArray(module: AnyModule, name: string, list: readonly unknown[]):
   }
   if (unregistered.size === 0) return;
   warned.set(constructor, (warned.get(constructor) ?? new Set()).add(name));
-  const modules = parts.some(isModule);
+  const [kind, list] = parts.some(isModule)
+    ? ['modules', 'nn.ModuleList']
+    : ['parameters', 'nn.ParameterList'];
   process.emitWarning(
-    `${constructor.name}.${name} is an array of ${modules ? 'modules' : 'parameters'}: no optimizer, ` +
-      `stateDict() or to(device) finds them. Use ${modules ? 'new nn.ModuleList' : 'new nn.ParameterList'}(array).`,
+    `${constructor.name}.${name} is an array of ${kind}: no optimizer, stateDict() or to(device) ` +
+      `finds them. Use new ${list}(array).`,
     'ModuleWarning',
   );
 }
