@@ -118,7 +118,7 @@ export function checkedOnce<I extends readonly unknown[], O>(
 }
 
 /** What is wrong with a list of outputs, in words and as data. */
-export interface Mismatch {
+interface Mismatch {
   readonly text: string;
   readonly details: Readonly<Record<string, unknown>>;
 }

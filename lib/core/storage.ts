@@ -27,7 +27,7 @@ export const FAKE_HANDLE = -1;
 export const PENDING_HANDLE = -2;
 
 /** Ops that have not run and read a storage: how many segments of them, see `compile`. @internal */
-export interface PendingReads {
+interface PendingReads {
   segments: number;
   /** Why the storage is freed when they have run; null if it is not. */
   freedBy: string | null;

@@ -12,10 +12,10 @@ import { ValuesAndIndices } from './values-and-indices.js';
 const MOST_LEVELS = 1000;
 
 /**
- * Rebuilds a value with `fn` of every tensor in place of the tensor. Arrays, plain objects, maps, and
- * results such as those of `sort`, are copied, to any depth; all other values, such as instances of classes, sets and the keys of
- * maps, are taken over as they are. Tensors are visited in order, one that occurs twice is visited
- * twice.
+ * Rebuilds a value with `fn` of every tensor in place of the tensor. Arrays, plain objects, maps,
+ * and results such as those of `sort`, are copied, to any depth; all other values, such as
+ * instances of classes, sets and the keys of maps, are taken over as they are. Tensors are visited
+ * in order, one that occurs twice is visited twice.
  *
  * @throws ArgumentError if `fn` is no function, or the value contains itself or has more than 1000
  * levels

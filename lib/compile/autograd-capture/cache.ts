@@ -21,7 +21,7 @@ export interface BackwardEntry {
 }
 
 /** The passes of one compiler. */
-export interface BackwardCache {
+interface BackwardCache {
   readonly entries: BackwardEntry[];
   /** The graphs, with the metadata of the tensors that they read. */
   readonly families: { readonly metadata: readonly unknown[]; readonly family: NumberFamily }[];

@@ -31,8 +31,7 @@ export function regionOf({ tags }: Node): string | undefined {
 }
 
 /** Whether the tag is that of a region. @internal */
-export const isRegion = (tag: string): boolean =>
-  tag === RECOMPUTE || tag.startsWith(`${RECOMPUTE}:`);
+const isRegion = (tag: string): boolean => tag === RECOMPUTE || tag.startsWith(`${RECOMPUTE}:`);
 
 /** The tag of the region of this number. @internal */
 export const regionTag = (region: number): string => `${RECOMPUTE}:${region}`;

@@ -12,7 +12,7 @@ import { castsOf, type Group, groupsOf, type Sharded } from './fsdp-groups.js';
 import type { Held, StepParts } from './memory.js';
 
 /** Tasks and memory of the fully sharded step. */
-export interface FullySharded {
+interface FullySharded {
   readonly tasks: readonly Task[];
   readonly held: readonly Held[];
 }

@@ -32,7 +32,7 @@ export interface Task {
 }
 
 /** How {@link tasksOf} reads a graph. */
-export interface TaskOptions {
+interface TaskOptions {
   /** The size of all groups; null for that of each. */
   readonly ranks?: number | null;
   /** Waits where results are used first, and not where the graph has them. */
