@@ -3,7 +3,17 @@
  * order.
  */
 import assert from 'node:assert/strict';
-import { autograd, nn, ones, randn, type Tensor, zeros } from '../../lib/index.js';
+import {
+  amp,
+  autograd,
+  bfloat16,
+  compile,
+  nn,
+  ones,
+  randn,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
 
 describe('the layout of .grad', () => {
   it('is that of the weight for a linear layer', () => {
@@ -13,6 +23,36 @@ describe('the layout of .grad', () => {
         .sum()
         .backward();
     assert.deepEqual(layer.weight.grad?.stride(), [3, 1]);
+  });
+
+  it('is that of both operands of every product, compiled, and in mixed precision', () => {
+    const rows = (...shape: number[]): Tensor => randn(shape, { requiresGrad: true });
+    const columns = (m: number, n: number): Tensor => randn([n, m]).t().detach().requiresGrad_();
+    const layer = new nn.Linear(4, 6);
+    const embedding = new nn.Embedding(7, 4);
+    const x = randn([2, 3, 8]);
+    const attention = new nn.MultiheadAttention(8, 2, { batchFirst: true });
+    const products: [Tensor[], (...operands: Tensor[]) => Tensor][] = [
+      [[rows(3, 4), rows(4, 5)], (a, b) => a.mm(b)],
+      [[columns(3, 4), columns(4, 5)], (a, b) => a.mm(b)],
+      [[rows(2, 3, 4), rows(2, 4, 5)], (a, b) => a.bmm(b)],
+      [[rows(2, 3, 4), rows(2, 5, 4)], (a, b) => a.bmm(b.transpose(1, 2))],
+      [[rows(2, 3, 4), columns(4, 5)], (a, b) => a.matmul(b)],
+      [[rows(3, 4), rows(2, 4, 5)], (a, b) => a.matmul(b)],
+      [[rows(5), rows(3, 4), columns(4, 5)], (c, a, b) => c.addmm(a, b, { alpha: 2 })],
+      [[...layer.parameters()], () => layer(randn([2, 3, 4]))],
+      [[embedding.weight], (w) => nn.functional.linear(embedding(ones([2, 3]).long()), w)],
+      [[...attention.parameters()], () => attention(x, x, x)[0]],
+    ];
+    const lower = <T>(fn: () => T): T => amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, fn);
+    for (const [i, [operands, fn]] of products.entries())
+      for (const run of [fn, compile(fn), (...all: Tensor[]) => lower(() => fn(...all))]) {
+        for (const p of operands) p.grad = null;
+        const y = run(...operands);
+        y.mul(randn(y.shape)).sum().backward();
+        for (const p of operands)
+          assert.deepEqual([i, p.grad?.stride()], [i, p.stride()], `product ${i}: ${p.shape}`);
+      }
   });
 
   it('is that of a dense parameter in any order of dims', () => {
