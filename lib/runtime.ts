@@ -3,7 +3,7 @@
  * else sees all.
  */
 import { inspect } from 'node:util';
-import { autocastState, convertOperands } from './amp/autocast.js';
+import { autocastState, operandConverter } from './amp/autocast.js';
 import { autogradLayer } from './autograd/autograd-layer.js';
 import './autograd/backward.js';
 import './autograd/set-storage.js';
@@ -30,7 +30,7 @@ import './ops/index.js';
 const { addon } = writer;
 hooks.memory = nativeMemory;
 hooks.refreshViewHistory = refreshViewHistory;
-hooks.convertOperands = convertOperands;
+hooks.operands = operandConverter;
 hooks.autocastState = autocastState;
 hooks.prepareDevice = (device) => {
   if (device.type === 'cpu') return;

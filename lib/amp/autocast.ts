@@ -3,7 +3,7 @@
  * dtypes of its operands.
  */
 import { isGradEnabled } from '../autograd/grad-mode.js';
-import { type AutocastPolicy, setAutocast } from '../core/autocast.js';
+import { type AutocastPolicy, type OperandConverter, setAutocast } from '../core/autocast.js';
 import type { DeviceType } from '../core/device.js';
 import {
   bfloat16,
@@ -136,13 +136,13 @@ function regionOf(t: Tensor): Region | null {
 }
 
 /** Converts the operands of an op that a region applies to. @internal */
-export function convertOperands(
-  policy: AutocastPolicy,
-  operands: readonly Tensor[],
-): readonly Tensor[] {
-  const target = targetOf(policy, operands);
-  return target === null ? operands : operands.map((t) => convert(t, target));
-}
+export const operandConverter: OperandConverter = {
+  convert(policy, operands) {
+    const target = targetOf(policy, operands);
+    return target === null ? operands : operands.map((t) => convert(t, target));
+  },
+  target: targetOf,
+};
 
 /** The dtype that the operands of a call are converted to; null if they are not converted. */
 function targetOf(policy: AutocastPolicy, operands: readonly Tensor[]): DType | null {

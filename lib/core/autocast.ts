@@ -3,6 +3,7 @@
  * on. lib/amp holds the rules and switches it.
  */
 import { belowEntry } from './dispatch.js';
+import type { DType } from './dtype.js';
 import { hooks, layers } from './hooks.js';
 import type { AnyOp } from './op.js';
 import type { Tensor } from './tensor.js';
@@ -20,11 +21,13 @@ export type AutocastPolicy =
   | 'widest'
   | 'widest on cuda';
 
-/** Converts operands by a policy. @internal */
-export type OperandConverter = (
-  policy: AutocastPolicy,
-  operands: readonly Tensor[],
-) => readonly Tensor[];
+/** What mixed precision does to the operands of a policy. @internal */
+export interface OperandConverter {
+  /** Converts them. */
+  convert(policy: AutocastPolicy, operands: readonly Tensor[]): readonly Tensor[];
+  /** The dtype that it converts them to; null if it leaves them as they are. */
+  target(policy: AutocastPolicy, operands: readonly Tensor[]): DType | null;
+}
 
 /** Turns the layer on or off and returns whether it was on. @internal */
 export function setAutocast(on: boolean): boolean {
@@ -41,7 +44,9 @@ function autocastLayer(
 ): Tensor[] {
   return belowEntry(
     op,
-    into === null && op.autocast !== null ? autocastOperands(op.autocast, inputs) : inputs,
+    into === null && op.autocast !== null && !op.widens
+      ? autocastOperands(op.autocast, inputs)
+      : inputs,
     params,
     into,
   );
@@ -55,5 +60,15 @@ export function autocastOperands<T extends readonly Tensor[]>(
   policy: AutocastPolicy,
   operands: T,
 ): T {
-  return layers.entry === autocastLayer ? (hooks.convertOperands(policy, operands) as T) : operands;
+  return layers.entry === autocastLayer
+    ? (hooks.operands.convert(policy, operands) as readonly Tensor[] as T)
+    : operands;
+}
+
+/**
+ * The dtype that a policy converts operands to, for functions that compute in it without a
+ * conversion; null if it leaves them as they are. @internal
+ */
+export function autocastDtype(policy: AutocastPolicy, operands: readonly Tensor[]): DType | null {
+  return layers.entry === autocastLayer ? hooks.operands.target(policy, operands) : null;
 }

@@ -36,7 +36,7 @@ export interface Hooks {
   /** Gives a view its new history after its base was changed in place. */
   refreshViewHistory(view: Tensor): void;
   /** Converts operands by a policy of mixed precision. */
-  convertOperands: OperandConverter;
+  operands: OperandConverter;
   /** Returns the precisions that are on, as text. Graphs captured under others do not apply. */
   autocastState(): string;
   /** The copy op of the backend, for `updates`, `out` and `move`. */
@@ -79,7 +79,7 @@ export const hooks: Hooks = {
   memory: notInstalled('hooks.memory'),
   prepareDevice: notInstalled('hooks.prepareDevice'),
   refreshViewHistory: notInstalled('hooks.refreshViewHistory'),
-  convertOperands: notInstalled('hooks.convertOperands'),
+  operands: notInstalled('hooks.operands'),
   autocastState: notInstalled('hooks.autocastState'),
   copyOp: notInstalled('hooks.copyOp'),
   findRank: null,

@@ -183,6 +183,11 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
   /** The policy of mixed precision for the operands; null if it does not convert them. */
   readonly autocast: AutocastPolicy | null;
   /**
+   * Whether it computes in float32 and gives float32 for 16-bit operands too. A policy of float32
+   * then leaves them as they are: the result is that of converted ones, without a copy.
+   */
+  readonly widens: boolean;
+  /**
    * The C expression of a pointwise op, for both backends and for fusion; see
    * native/generated/pointwise_ops.inc.
    */
@@ -271,6 +276,7 @@ export interface OpDefinition<
   gradientState?: (params: ParamsOf<S>) => unknown;
   publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
   autocast?: AutocastPolicy;
+  widens?: boolean;
   pointwise?: PointwiseSpec;
   sharding?: ShardingRule<ParamsOf<S>>;
 }
@@ -324,6 +330,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     keepsNoGrads: definition.keepsNoGrads ?? false,
     gradientState: definition.gradientState ?? null,
     autocast: definition.autocast ?? null,
+    widens: definition.widens ?? false,
     pointwise: definition.pointwise ?? null,
     sharding: definition.sharding ?? null,
   };

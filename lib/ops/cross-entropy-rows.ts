@@ -78,6 +78,7 @@ export const lossDtype = (logits: DType): DType => (logits === float64 ? float64
 export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'crossEntropyRows',
   autocast: 'float32 on cuda',
+  widens: true,
   differentiable: [0],
   doc:
     'The negative log probability of the target in each row of logits, and the log of the ' +
@@ -182,6 +183,7 @@ type LossWithGradient = ParamsOf<typeof withGradientParams>;
 export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
   name: 'crossEntropyWithGradient',
   autocast: 'float32 on cuda',
+  widens: true,
   differentiable: [0],
   doc:
     'crossEntropyRows times a scale, a number or of one element, the log of the sum of ' +

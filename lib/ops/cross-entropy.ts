@@ -3,7 +3,7 @@
  * smoothing.
  */
 
-import { autocastOperands } from '../core/autocast.js';
+import { autocastDtype, autocastOperands } from '../core/autocast.js';
 import { decomposed } from '../core/decompose.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float16, int64 } from '../core/dtype.js';
@@ -73,30 +73,29 @@ export const crossEntropy = underName(
     ): Tensor => {
       const { ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
       requireTensor(logits, 'crossEntropy');
-      const [input] = autocastOperands('float32 on cuda', [logits] as const);
       requireTensor(target, 'crossEntropy', 'target');
       checkReduction('crossEntropy', reduction);
       checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
-      const { target: classes, weight: factors } = parallelOperands('crossEntropy', input, {
+      const { target: classes, weight: factors } = parallelOperands('crossEntropy', logits, {
         target,
         weight,
       });
       if (target.dtype.isFloatingPoint)
-        return probabilityCrossEntropy(input, target, { weight, reduction, labelSmoothing });
-      const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, classes, factors);
+        return probabilityCrossEntropy(logits, target, { weight, reduction, labelSmoothing });
+      const { rows: inputRows, labels, shape } = toRows('crossEntropy', logits, classes, factors);
+      // The ops take logits of any precision and give losses in float32.
+      const dtype = autocastDtype('float32 on cuda', [logits]) ?? logits.dtype;
       const classWeight =
-        factors === null
-          ? wrapNumber(0, input.dtype, input.device)
-          : factors.to(input.dtype).contiguous();
-      if (reduction !== 'none' && keepsGradient(input, factors)) {
+        factors === null ? wrapNumber(0, dtype, logits.device) : factors.to(dtype).contiguous();
+      if (reduction !== 'none' && keepsGradient(logits, factors)) {
         const scale =
           reduction === 'sum'
-            ? wrapNumber(1, input.dtype, input.device)
-            : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
+            ? wrapNumber(1, dtype, logits.device)
+            : countOf(labels, factors, ignoreIndex).to(lossDtype(dtype)).reciprocal();
         const operands = [inputRows, labels, classWeight, scale];
         const params = { ignoreIndex, labelSmoothing, givesAway: true };
         const rows = dispatchOne(crossEntropyWithGradient, operands, params);
-        return rows.sum().to(input.dtype);
+        return rows.sum().to(dtype);
       }
       // The fused op has a gradient of the logits only, so a weight that requires one takes the
       // separate ops.
@@ -105,7 +104,7 @@ export const crossEntropy = underName(
         ignoreIndex,
         labelSmoothing,
       })[0] as Tensor;
-      return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(input.dtype);
+      return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(dtype);
     },
   ),
 );
@@ -197,10 +196,11 @@ function countOf(labels: Tensor, weight: Tensor | null, ignoreIndex: number): Te
 }
 
 function probabilityCrossEntropy(
-  input: Tensor,
+  logits: Tensor,
   target: Tensor,
   { weight = null, reduction = 'mean', labelSmoothing = 0 }: CrossEntropyOptions,
 ): Tensor {
+  const [input] = autocastOperands('float32 on cuda', [logits] as const);
   if (!sameShape(input.shape, target.shape)) {
     throw new ShapeError(
       'crossEntropy: class probabilities must have the shape of the input, ' +
