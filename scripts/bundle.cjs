@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // JavaScript of the package: one file for each entry point and a few shared chunks, because an
-// import of a hundred small files takes three times as long. Declarations come from tsc.
+// import of a hundred small files takes three times as long. scripts/declarations.cjs writes the types.
 const path = require('node:path');
 const { readdirSync, readFileSync, writeFileSync } = require('node:fs');
 const { buildSync } = require('esbuild');

@@ -8,6 +8,9 @@ import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync 
 import path from 'node:path';
 import { buildSync } from 'esbuild';
 import { after, before, describe, it } from 'mocha';
+import { blocks } from '../docs/blocks.js';
+import { skipBecause } from '../skip.js';
+import { type Member, offered } from './completions.js';
 import {
   barePath,
   bytesBelow,
@@ -30,9 +33,21 @@ y.sum().backward();
 const read = Array.from(await y.detach().read());
 console.log(JSON.stringify({ read, gradient: x.grad.tolist(), names, sameClass: required.Tensor === Tensor }));
 `;
-const consumer =
-  "import { tensor, type Tensor } from 'shardwise';\nexport const sum: Tensor = tensor([1, " +
-  "2]).add(1).sum();\n// @ts-expect-error a string is no tensor\ntensor([1]).matmul('x');\n";
+const consumer = `
+import { nn, Tensor, tensor } from 'shardwise';
+export const sum: Tensor = tensor([1, 2]).add(1).sum();
+// @ts-expect-error a string is no tensor
+tensor([1]).matmul('x');
+// @ts-expect-error factories construct tensors
+new Tensor();
+// @ts-expect-error a module has its own hooks, which editors do not offer
+export class Net extends nn.Module {
+  hooks = 1;
+  forward(x: Tensor) {
+    return x;
+  }
+}
+`;
 /** Every entry point, required by TypeScript. */
 const requiring = ['compile', 'distributed', 'spmd', 'testing']
   .map((entry) => `import ${entry} = require('shardwise/${entry}');\nvoid ${entry};\n`)
@@ -62,6 +77,7 @@ const consumerConfig = {
   compilerOptions: {
     module: 'nodenext',
     strict: true,
+    skipLibCheck: false,
     noEmit: true,
     lib: ['es2023', 'esnext.disposable'],
     target: 'es2022',
@@ -71,8 +87,12 @@ const consumerConfig = {
   files: ['consumer.mts', 'consumer.cts', 'requiring.cts', ...blocks.map(({ file }) => file)],
 };
 
-import { blocks } from '../docs/blocks.js';
-import { skipBecause } from '../skip.js';
+/** The file of lib/ with the source of an entry point. */
+const sourceOf = (entry: string): string => {
+  const { name } = path.parse(entry);
+  if (name === 'shardwise') return './index.js';
+  return name === 'distributed' ? './distributed.js' : `./${name}/index.js`;
+};
 
 describe('the packed package', function () {
   this.timeout(240_000);
@@ -166,6 +186,16 @@ describe('the packed package', function () {
       [path.join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', folder],
       { encoding: 'utf8' },
     );
+  });
+
+  it('offers the members of an object that its sources declare as public, and no others', () => {
+    const names = (members: readonly Member[] = []): string[] => members.map(({ name }) => name);
+    const declared = offered(path.join(root, 'lib'), sourceOf);
+    for (const [type, members] of Object.entries(offered(folder))) {
+      const isPublic = declared[type]?.filter(({ isInternal }) => !isInternal);
+      assert.deepEqual(names(members), names(isPublic), type);
+      assert.ok(members.length > 2, `no members of ${type}`);
+    }
   });
 
   for (const major of [20, 22, 24]) {

@@ -18,7 +18,7 @@ export interface Description {
   readonly device: Device;
 }
 
-/** What the ops need of a group. */
+/** What the ops need of a group. @internal */
 export interface GroupOfOps {
   /** Gathers the parameters, unless they are whole. Returns them without history. */
   gatherWhole(keepsRows: boolean): Tensor[];
