@@ -41,8 +41,6 @@ export interface RankWorld {
   readonly isShared: boolean;
   /** Throws if blocking for a value would wait for ranks that JavaScript has not run yet. */
   checkWait(op: string): void;
-  /** Whether {@link RankWorld.checkWait} would throw. */
-  mustNotWait(): boolean;
   /** Called after a stream failure was reported; work queued before it is void. */
   afterFailure(stream: number): void;
   /**
@@ -57,7 +55,6 @@ export interface RankWorld {
 const noWorld: RankWorld = {
   isShared: false,
   checkWait() {},
-  mustNotWait: () => false,
   afterFailure() {},
   explain: () => null,
   explainAtOnce() {},

@@ -11,7 +11,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag } from '../core/options.js';
 import { broadcastShapes, formatShape, type Shape, sameShape } from '../core/shape.js';
-import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireIndex } from './index-select.js';
 import { addMethod } from './method.js';
@@ -107,17 +107,6 @@ const indexPutOp: Op<IndexParams> = defineOp({
     },
   ],
 });
-/** @internal */
-export type IndexVectors = FunctionOf<
-  'nonzero(input, /, *, asTuple)',
-  (input: Tensor, options: { asTuple: true }) => Tensor[]
->;
-/** @internal */
-export type IndexRows = FunctionOf<
-  'nonzero(input, /, *, asTuple)',
-  (input: Tensor, options?: { asTuple?: false }) => Tensor
->;
-
 /**
  * One entry of an index: a tensor of indices (int64 or int32), a mask (bool or uint8) over as many
  * dims as it has, or null for a whole dim.
@@ -139,8 +128,7 @@ interface Prepared {
 function prepare(op: string, input: Tensor, entries: readonly IndexEntry[]): Prepared {
   const perDim: IndexEntry[] = [];
   for (const entry of entries) {
-    if (entry !== null && (entry.dtype === bool || entry.dtype === uint8))
-      perDim.push(...maskIndices(op, input, entry, perDim.length));
+    if (isMask(entry)) perDim.push(...maskIndices(op, input, entry, perDim.length));
     else perDim.push(entry);
   }
   if (perDim.length > input.shape.length)
@@ -158,7 +146,13 @@ function prepare(op: string, input: Tensor, entries: readonly IndexEntry[]): Pre
   return { order: [...indexed, ...rest], indices, position: neighbours ? (indexed[0] ?? 0) : 0 };
 }
 
-function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tensor[] {
+/** Whether an entry is a mask. @internal */
+export function isMask(entry: IndexEntry): entry is Tensor {
+  return entry !== null && (entry.dtype === bool || entry.dtype === uint8);
+}
+
+/** @throws ShapeError unless the mask has the sizes of the dims from `at` on. @internal */
+export function requireCovering(op: string, input: Tensor, mask: Tensor, at: number): void {
   const covered = input.shape.slice(at, at + mask.shape.length);
   if (!sameShape(covered, mask.shape))
     throw new ShapeError(
@@ -166,25 +160,29 @@ function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tenso
         `${formatShape(input.shape)}`,
       { op },
     );
+}
+
+function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tensor[] {
+  requireCovering(op, input, mask, at);
   return calledAs(`${op} with a mask`, () => nonzero(mask)).unbind(1);
 }
 
 /**
  * A mask without dims adds a dim of size 1 or 0: it becomes a mask of one element over a new dim of
- * size 1.
+ * size 1. @internal
  */
-function withDimForScalars(
+export function withDimForScalars(
   input: Tensor,
   entries: readonly IndexEntry[],
 ): { input: Tensor; entries: readonly IndexEntry[] } {
   const isScalarMask = (entry: IndexEntry): entry is Tensor =>
-    entry !== null && (entry.dtype === bool || entry.dtype === uint8) && entry.shape.length === 0;
+    isMask(entry) && entry.shape.length === 0;
   if (!entries.some(isScalarMask)) return { input, entries };
   let [seen, dim] = [input, 0];
   const replaced = entries.map((entry) => {
     if (isScalarMask(entry)) seen = seen.unsqueeze(dim);
     const own = isScalarMask(entry) ? entry.reshape([1]) : entry;
-    dim += own !== null && (own.dtype === bool || own.dtype === uint8) ? own.shape.length : 1;
+    dim += isMask(own) ? own.shape.length : 1;
     return own;
   });
   return { input: seen, entries: replaced };
@@ -198,8 +196,8 @@ function placeFront(result: Tensor, count: number, position: number): Tensor {
   return result.permute([...before, ...all.slice(0, count), ...all.slice(count + position)]);
 }
 
-/** @throws ArgumentError for an index that is not in a list */
-function requireEntries(entries: unknown, op: string): void {
+/** @throws ArgumentError for an index that is not in a list. @internal */
+export function requireEntries(entries: unknown, op: string): void {
   if (!Array.isArray(entries))
     throw new ArgumentError(
       `${op}: expected a list of indices such as [rows, null, columns], got ${describe(entries)}`,
@@ -221,7 +219,7 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
  * `input[i, j, ...]` with index tensors, masks, and null for a whole dim; negative indices count
  * from the end. Shapes: the indices broadcast to one shape, which takes the place of the indexed
  * dims, or comes first where these are not neighbours; a mask counts as the indices of its true
- * elements (which blocks). Without index tensors, a view of all. Dtypes: any, kept. Gradient:
+ * elements, for whose number this blocks: {@link indexAsync} does not. Without index tensors, a view of all. Dtypes: any, kept. Gradient:
  * input.
  *
  * @throws IndexError for more entries than dims, or an index out of range (also if no element is
@@ -286,7 +284,8 @@ function indexPutInto(
  * `input` with `values` written at the indices, or added with `accumulate` (false by default: if an
  * element is written twice, the result is not defined). Shapes: values broadcast to the result of
  * {@link index}; the result has the input's. Dtypes: any, kept; values are converted (PyTorch
- * refuses other dtypes). Gradient: both.
+ * refuses other dtypes). Gradient: both. A mask blocks, as in {@link index}; the vectors of {@link
+ * nonzeroAsync} do not, nor does {@link where}.
  *
  * @throws ShapeError if values do not broadcast; ArgumentError for unknown options, and unless both
  * are tensors; else as {@link index}
@@ -301,10 +300,23 @@ export const indexPut = defineFunction(
   },
 );
 
+/** The shape that input and mask broadcast to. @throws ShapeError, DtypeError @internal */
+export function maskedShape(op: string, input: Tensor, mask: Tensor): Shape {
+  requireTensor(input, op);
+  requireTensor(mask, op, 'mask');
+  if (mask.dtype !== bool)
+    throw new DtypeError(
+      `${op}: expected a bool mask, got ${mask.dtype.name}. Convert with .bool().`,
+      { op, dtype: mask.dtype.name },
+    );
+  return broadcastShapes(input.shape, mask.shape, op);
+}
+
 /**
  * The elements where the mask is true, in row-major order. Shapes: input and mask broadcast; the
- * result is a vector `[n]`. Dtypes: any, kept; the mask is bool. Blocks: its size depends on
- * values. Gradient: input.
+ * result is a vector `[n]`. Dtypes: any, kept; the mask is bool. Gradient: input. Blocks until all
+ * queued work of the device is done, because its size depends on values; {@link maskedSelectAsync}
+ * does not.
  *
  * @throws ShapeError if the shapes do not broadcast; DtypeError for another mask; ArgumentError
  * unless both are tensors
@@ -313,14 +325,7 @@ export const indexPut = defineFunction(
 export const maskedSelect = defineFunction(
   'maskedSelect(input, /, mask)',
   (input: Tensor, mask: Tensor): Tensor => {
-    requireTensor(input, 'maskedSelect');
-    requireTensor(mask, 'maskedSelect', 'mask');
-    if (mask.dtype !== bool)
-      throw new DtypeError(
-        `maskedSelect: expected a bool mask, got ${mask.dtype.name}. Convert with .bool().`,
-        { op: 'maskedSelect', dtype: mask.dtype.name },
-      );
-    const shape = broadcastShapes(input.shape, mask.shape, 'maskedSelect');
+    const shape = maskedShape('maskedSelect', input, mask);
     return calledAs('maskedSelect', () => index(input.expand(shape), [mask.expand(shape)]));
   },
 );

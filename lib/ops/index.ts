@@ -60,6 +60,7 @@ export {
   splitWithSizesCopy,
 } from './foreach-copy.js';
 export { tensor } from './from-values.js';
+export { indexAsync, maskedSelectAsync } from './index-async.js';
 export { indexAdd, indexSelect } from './index-select.js';
 export { type IndexEntry, index, indexPut, maskedSelect } from './index-tensors.js';
 export { cat, flip, repeat, roll, stack } from './join.js';
@@ -85,7 +86,7 @@ export {
   tripletMarginLoss,
 } from './margin-losses.js';
 export { bmm, dot, matmul, mm, mv, outer } from './matmul.js';
-export { nonzero } from './nonzero.js';
+export { nonzero, nonzeroAsync } from './nonzero.js';
 export { layerNorm, rmsNorm } from './norm.js';
 export type { DtypeOption, TensorLike } from './operand.js';
 export * from './padding.js';

@@ -7,9 +7,8 @@ import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag } from '../core/options.js';
 import { contiguousStrides, type Shape } from '../core/shape.js';
-import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
+import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import type { IndexRows, IndexVectors } from './index-tensors.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 
@@ -82,10 +81,60 @@ const nonzeroRowsOp: Op<NonzeroRows> = defineOp({
   samples: () => [],
 });
 
+type AsTuple<Result> = (input: Tensor, options: { asTuple: true }) => Result;
+type AsRows<Result> = (input: Tensor, options?: { asTuple?: false }) => Result;
+
+/** @internal */
+export type IndexVectors = FunctionOf<'nonzero(input, /, *, asTuple)', AsTuple<Tensor[]>>;
+/** @internal */
+export type IndexRows = FunctionOf<'nonzero(input, /, *, asTuple)', AsRows<Tensor>>;
+/** @internal */
+export type IndexVectorsAsync = FunctionOf<
+  'nonzeroAsync(input, /, *, asTuple)',
+  AsTuple<Promise<Tensor[]>>
+>;
+/** @internal */
+export type IndexRowsAsync = FunctionOf<
+  'nonzeroAsync(input, /, *, asTuple)',
+  AsRows<Promise<Tensor>>
+>;
+
+/** Flags and counts of a tensor's elements. */
+interface Found {
+  readonly starts: Tensor;
+  readonly flags: Tensor;
+  readonly tile: number;
+  /** The number of elements that are not 0. */
+  readonly count: Tensor;
+}
+
+function find(input: Tensor): Found {
+  let tile = SMALLEST_TILE;
+  while (tile * MOST_TILES < input.numel()) tile *= 2;
+  const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];
+  return { starts, flags, tile, count: starts.narrow(0, starts.numel() - 1, 1) };
+}
+
+function rowsOf({ starts, flags, tile }: Found, shape: Shape, count: number): Tensor {
+  return dispatchOne(nonzeroRowsOp, [starts, flags], { shape, count, tile });
+}
+
+function free({ starts, flags, count }: Found): void {
+  for (const t of [count, starts, flags]) t.dispose();
+}
+
+/** As vectors, a tensor without dims is a vector. @throws ArgumentError */
+function checked(op: string, input: Tensor, asTuple: boolean): Tensor {
+  requireTensor(input, op);
+  checkFlag(op, 'asTuple', asTuple);
+  return asTuple && input.shape.length === 0 ? input.detach().unsqueeze(0) : input;
+}
+
 /**
  * Indices of the elements that are not 0, in row-major order: `[n, ndim]`, or with `asTuple` (false
  * by default) ndim vectors `[n]` (one without dims), as `index` takes them. Dtypes: any; the result
- * is int64. Blocks: its shape depends on values. Gradient: none.
+ * is int64. Gradient: none. Blocks until all queued work of the device is done, because its shape
+ * depends on values; {@link nonzeroAsync} does not.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nonzero`
@@ -93,30 +142,46 @@ const nonzeroRowsOp: Op<NonzeroRows> = defineOp({
 export const nonzero = defineFunction(
   'nonzero(input, /, *, asTuple)',
   (input: Tensor, { asTuple = false }: { asTuple?: boolean } = {}): Tensor | Tensor[] => {
-    requireTensor(input, 'nonzero');
-    checkFlag('nonzero', 'asTuple', asTuple);
-    if (asTuple && input.shape.length === 0)
-      return nonzero(input.detach().unsqueeze(0), { asTuple: true });
-    let tile = SMALLEST_TILE;
-    while (tile * MOST_TILES < input.numel()) tile *= 2;
-    const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];
+    const x = checked('nonzero', input, asTuple);
+    const found = find(x);
     try {
-      const count = Number(
-        calledAs('nonzero', () => starts.narrow(0, starts.numel() - 1, 1).item()),
-      );
-      const found = dispatchOne(nonzeroRowsOp, [starts, flags], {
-        shape: input.shape,
-        count,
-        tile,
-      });
-      return asTuple ? found.unbind(1) : found;
+      const count = Number(calledAs('nonzero', () => found.count.item()));
+      const rows = rowsOf(found, x.shape, count);
+      return asTuple ? rows.unbind(1) : rows;
     } finally {
-      starts.dispose();
-      flags.dispose();
+      free(found);
     }
   },
 ) as unknown as IndexVectors & IndexRows;
+
+/**
+ * The same as {@link nonzero} without blocking the event loop: the promise gives the indices when
+ * their number is known. Later changes of `input` do not count. The promise is rejected with what
+ * `nonzero` throws.
+ *
+ * @example
+ * const [rows] = await nonzeroAsync(scores.gt(0), { asTuple: true });
+ * const kept = scores.index([rows]);
+ */
+export const nonzeroAsync = defineFunction(
+  'nonzeroAsync(input, /, *, asTuple)',
+  async (
+    input: Tensor,
+    { asTuple = false }: { asTuple?: boolean } = {},
+  ): Promise<Tensor | Tensor[]> => {
+    const x = checked('nonzeroAsync', input, asTuple);
+    const found = find(x);
+    try {
+      const rows = rowsOf(found, x.shape, Number(await found.count.itemAsync()));
+      return asTuple ? rows.unbind(1) : rows;
+    } finally {
+      free(found);
+    }
+  },
+) as unknown as IndexVectorsAsync & IndexRowsAsync;
+
 addMethod('nonzero', methodOf(nonzero));
+addMethod('nonzeroAsync', methodOf(nonzeroAsync));
 
 declare module '../core/tensor.js' {
   interface Tensor {
@@ -125,5 +190,7 @@ declare module '../core/tensor.js' {
      * dim. Blocks. The same as {@link nonzero}.
      */
     nonzero: MethodOf<IndexVectors> & MethodOf<IndexRows>;
+    /** {@link Tensor.nonzero} without blocking the event loop. */
+    nonzeroAsync: MethodOf<IndexVectorsAsync> & MethodOf<IndexRowsAsync>;
   }
 }

@@ -1,4 +1,7 @@
-/** Draws whose probabilities are tensors: bernoulli and multinomial. */
+/**
+ * Draws whose probabilities are tensors: bernoulli and multinomial. They draw before they check: a
+ * rank whose values are refused has then drawn as often as the others.
+ */
 
 import { float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
@@ -6,6 +9,7 @@ import { checkFlag, checkNumber } from '../core/options.js';
 import { drawnTogether, drawPlaceOf } from '../core/random.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
+import { checkedProbabilities, checkedWeights } from './draw-checks.js';
 import { addMethod } from './method.js';
 import { alongside, requireTensor } from './operand.js';
 import type { RandomOptions } from './random.js';
@@ -15,47 +19,19 @@ import { rand, randLike } from './random-factories.js';
  * 1 with the probability that each element gives, else 0. Shape and dtype of the input. Options:
  * `generator`. Gradient: none.
  *
- * @throws ArgumentError for a value outside [0, 1] on the CPU, where the check blocks; on a GPU
- * values are not checked
+ * @throws KernelError for a value outside [0, 1], possibly not before values are read;
+ * ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.bernoulli`
  */
 export const bernoulli = defineFunction(
   'bernoulli(input, /, *, generator)',
   (input: Tensor, options: Pick<RandomOptions, 'generator'> = {}): Tensor => {
     requireTensor(input, 'bernoulli');
-    requireOnCpu(
-      'bernoulli',
-      input,
-      (p) => p.ge(0).logicalAnd(p.le(1)),
-      'expected probabilities between 0 and 1',
-    );
-    // In low precision the probabilities would be multiples of 1/256.
     const dtype = input.dtype === float64 ? float64 : float32;
-    return randLike(input, { ...options, dtype })
-      .lt(input)
-      .to(input.dtype);
+    const drawn = randLike(input, { ...options, dtype });
+    return drawn.lt(checkedProbabilities(input)).to(input.dtype);
   },
 );
-
-/**
- * @throws ArgumentError unless all elements are valid. Blocks. Skips the check for tensors on a
- * GPU, distributed ones, those in a capture, and those for which this rank would wait for another
- * rank of the process.
- */
-function requireOnCpu(
-  op: string,
-  input: Tensor,
-  isRight: (t: Tensor) => Tensor,
-  expected: string,
-): void {
-  if (input.device.type !== 'cpu' || input.isFake || input.sharding !== null || input.numel() === 0)
-    return;
-  if (input.device.runtime.world.mustNotWait()) return;
-  const wrong = isRight(input.detach()).logicalNot();
-  if (!wrong.any().item()) return;
-  const [value] = input.detach().maskedSelect(wrong).toTypedArray();
-  throw new ArgumentError(`${op}: ${expected}, got ${String(value)}`, { op, given: value });
-}
 
 /**
  * Indices drawn with the weights of the last dim, which need not add up to 1; each at most once
@@ -64,8 +40,9 @@ function requireOnCpu(
  * Shapes: `[..., n]` gives `[..., numSamples]`. Dtypes: any weights (computed in float32), int64
  * result. Gradient: none.
  *
- * @throws ArgumentError for a count below 1, or above n without replacement; and on the CPU, where
- * the check blocks, for weights that are negative, not finite, all 0, or too few above 0
+ * @throws ArgumentError for a count below 1, or above n without replacement; KernelError for
+ * weights that are negative, not finite, all 0, or too few above 0, possibly not before values are
+ * read
  * @see PyTorch `torch.multinomial`
  */
 export const multinomial = defineFunction(
@@ -85,37 +62,19 @@ export const multinomial = defineFunction(
         op: 'multinomial',
         numSamples,
       });
-    requireOnCpu(
-      'multinomial',
-      weights,
-      (w) => w.ge(0).logicalAnd(w.isfinite()),
-      'expected weights of 0 or more',
-    );
-    requireOnCpu(
-      'multinomial',
-      weights.detach().sum(-1),
-      (total) => total.gt(0),
-      'expected a positive sum of weights',
-    );
-    if (!replacement)
-      requireOnCpu(
-        'multinomial',
-        weights.detach().gt(0).sum(-1),
-        (count) => count.ge(numSamples),
-        `expected ${numSamples} weights above 0 or replacement`,
-      );
     const drawOptions = generator ? { generator } : {};
+    const checked = () => checkedWeights(weights, replacement ? 1 : numSamples).float();
     if (!replacement) {
       // Takes the largest u^(1/w), which has the order of log(u) / w (exponential races).
       return randLike(weights, { dtype: getDefaultDtype(), ...drawOptions })
         .log()
-        .div(weights.float())
+        .div(checked())
         .topk(numSamples, -1).indices;
     }
-    const sums = weights.float().cumsum(-1);
     const points = drawnTogether(drawPlaceOf(weights), () =>
       rand([...weights.shape.slice(0, -1), numSamples], { device: weights.device, ...drawOptions }),
     );
+    const sums = checked().cumsum(-1);
     const drawn = alongside(weights, points).mul(sums.narrow(-1, n - 1, 1));
     return sums
       .unsqueeze(-2)

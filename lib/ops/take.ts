@@ -242,8 +242,8 @@ export const maskedScatter = defineComposite(
 );
 
 /**
- * Indices of the elements that are not 0, one row each: `[n, ndim]` of int64. Dtypes: any. Blocks.
- * Gradient: none.
+ * Indices of the elements that are not 0, one row each: `[n, ndim]` of int64. Dtypes: any. Blocks,
+ * as {@link nonzero}; {@link nonzeroAsync} does not. Gradient: none.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.argwhere`

@@ -44,7 +44,7 @@ const whereOp: Op<object> = definePointwise('where', 3, {
 /**
  * Elements of `input` where `condition` is not 0, else of `other`; both may be numbers. With the
  * condition alone, the indices of its elements that are not 0, one int64 vector for each dim, and
- * one without dims (which blocks).
+ * one without dims (which blocks: {@link nonzeroAsync} does not).
  *
  * Shapes: all three broadcast. Dtypes: condition bool (or uint8), of any dtype if it is the only
  * argument; the others promoted. Gradient: input and other; none with `out`, as {@link add}.

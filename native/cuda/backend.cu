@@ -9,6 +9,7 @@
 #include "comm/nccl.h"
 #include "cublaslt.h"
 #include "devices.h"
+#include "draw_report.cuh"
 #include "kernels/matmul/matmul_table.h"
 #include "load_kernels.h"
 #include "stream.h"
@@ -99,13 +100,20 @@ Status stream_create(int32_t device, int32_t priority, const ScratchSource& scra
   return kOk;
 }
 
-// Whether a kernel has reported an invalid index since the last take_index_error. Costs a read of
-// host memory. `prefix` is the start of the message.
+Status draw_failure(const IndexError& e, const char* prefix, ErrorText* error) {
+  char start[128];
+  snprintf(start, sizeof start, "%s%s: ", prefix, kernel_name(e.kernel));
+  return fail_draw(error, start, draw_fault_of(e));
+}
+
+// Whether a kernel has reported an invalid index, or a value that nothing can be drawn by, since the
+// last take_index_error. Costs a read of host memory. `prefix` is the start of the message.
 Status peek_index_error(const Stream& stream, const char* prefix, ErrorText* error) {
   const volatile int32_t* ready = &stream.record->ready;
   if (*ready == 0) return kOk;
   std::atomic_thread_fence(std::memory_order_acquire);
   const IndexError e = *stream.record;
+  if (is_draw_report(e)) return draw_failure(e, prefix, error);
   return fail(error, Code::Index, "%s%s: index %lld at position %lld is out of range for size %lld",
               prefix, kernel_name(e.kernel), static_cast<long long>(e.value),
               static_cast<long long>(e.position), static_cast<long long>(e.size));

@@ -59,8 +59,8 @@ const both = list(`
   view reshape ravel flatten unflatten permute transpose swapaxes swapdims movedim moveaxis adjoint t squeeze unsqueeze expand expandAs
   broadcastTo narrow select slice split tensorSplit hsplit vsplit chunk unbind diagonal diag diagEmbed diagflat unfold asStrided detach
   tile repeat repeatInterleave roll flip fliplr flipud rot90
-  indexSelect indexAdd indexFill indexCopy gather scatter scatterAdd scatterReduce maskedFill maskedSelect maskedScatter where index indexPut
-  take takeAlongDim nonzero argwhere embedding oneHot tril triu
+  indexSelect indexAdd indexFill indexCopy gather scatter scatterAdd scatterReduce maskedFill maskedSelect maskedSelectAsync maskedScatter where index indexAsync indexPut
+  take takeAlongDim nonzero nonzeroAsync argwhere embedding oneHot tril triu
   softmax logSoftmax softmin layerNorm rmsNorm crossEntropy nllLoss mseLoss l1Loss dropout scaledDotProductAttention
   gelu relu silu sigmoid tanh softplus leakyRelu elu relu6 hardtanh hardsigmoid hardswish hardshrink softshrink tanhshrink softsign mish selu
   celu glu prelu threshold logsigmoid bernoulli multinomial clone`);

@@ -87,7 +87,6 @@ function worldOf(context: RankContext): RankWorld {
   return {
     isShared: pending !== null,
     checkWait: (op) => pending?.check(rank, op),
-    mustNotWait: () => pending?.isClear(rank) === false,
     afterFailure(stream) {
       // The stream may have new work, if the failure was observed on another one before.
       if (pending !== null && writer.addon.streamQuery(stream)) pending.clear(stream);

@@ -53,6 +53,19 @@ describe('an op that reads values during a pending collective', () => {
     });
   }
 
+  it('is none of those with Async in their names', async () => {
+    const found = await onRanks(2, async () => {
+      const t = tensor([0, 1, 2]);
+      allReduce(t);
+      const [rows, kept] = [t.nonzeroAsync(), t.maskedSelectAsync(t.gt(2))];
+      return [(await rows).tolist(), (await kept).tolist()];
+    });
+    assert.deepEqual(found, [
+      [[[1], [2]], [4]],
+      [[[1], [2]], [4]],
+    ]);
+  });
+
   it('is neither multinomial nor bernoulli: they check their values later', async () => {
     const drawn = await onRanks(2, async () => {
       const weights = tensor([0, 1, 0], { dtype: float32 });
