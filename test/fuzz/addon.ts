@@ -149,6 +149,8 @@ function randomCall(run: AddonCase): void {
     return;
   }
   if (name === 'allocate' || name === 'adopt') run.handles.push(words[0] as number);
+  // of a plan that an earlier case created
+  if (name === 'runPlan') run.handles.push(...words.subarray(0, 16).filter((w) => w >= 2 ** 24));
   if (name === 'streamCreate') streams.push(result.value as number);
   if (name === 'eventCreate') run.events.push(result.value as number);
   if (typeof result.value === 'object') run.tokens.push(result.value);
