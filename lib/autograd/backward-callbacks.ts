@@ -1,8 +1,8 @@
 /** Functions that a running backward pass calls at its end, or when it fails. */
 import { AutogradError } from '../core/errors.js';
-import { layers } from '../core/hooks.js';
 import { checkFunction } from '../core/options.js';
 import { outsideScopes } from '../core/scope-stack.js';
+import { reportUseOutsideSteps } from '../core/unrepeatable.js';
 
 interface Callback {
   readonly fn: () => void;
@@ -22,7 +22,7 @@ const running: Callback[][] = [];
 export function queueCallback(fn: () => void, onError?: (error: unknown) => void): void {
   checkFunction('queueCallback', 'fn', fn);
   if (onError !== undefined) checkFunction('queueCallback', 'onError', onError);
-  layers.backend.capture?.unsupported('queueCallback() was called');
+  reportUseOutsideSteps('queueCallback');
   const callbacks = running[running.length - 1];
   if (callbacks === undefined)
     throw new AutogradError(

@@ -34,6 +34,7 @@ export interface RecomputedOptions<S = unknown> {
  * In a capture of `compile`, `fn` becomes part of the graph, and `run` is not called: the nodes get
  * the tag `mustRecompute`, and the backward graph computes their values again, with the random
  * numbers of the forward graph. A graph that runs op by op calls `run` with the nodes as function.
+ * A capture of a whole step calls `run`, and has the nodes of both runs.
  *
  * @throws ArgumentError for arguments that are no functions, or no list
  * @throws CompileError in a capture, where the second run would do more than compute values again:
@@ -63,7 +64,7 @@ export function recomputed<A extends readonly unknown[], R, S>(
   if (capture === null || !isGradEnabled())
     return run(fn as unknown as AnyFunction, args, settings) as R;
   const region = { run: run as RecomputedRegion['run'], settings, preservesRng, policy };
-  return capture.recomputes(region, () => fn(...args));
+  return capture.recomputes(region, fn, args);
 }
 
 type AnyFunction = (...args: readonly unknown[]) => unknown;

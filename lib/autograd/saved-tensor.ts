@@ -5,6 +5,7 @@ import { checkFunction, optionsOf, unexpected } from '../core/options.js';
 import { outsideScopes } from '../core/scope-stack.js';
 import type { Storage } from '../core/storage.js';
 import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
+import { reportUseOutsideSteps } from '../core/unrepeatable.js';
 
 /** Options of {@link savedTensorsHooks}. */
 export interface SavedTensorsHooksOptions<P = unknown> {
@@ -38,7 +39,7 @@ export function savedTensorsHooks<T, P>(
   fn: () => T,
   options: SavedTensorsHooksOptions<P> = {},
 ): T {
-  layers.backend.capture?.unsupported('savedTensorsHooks() was called');
+  reportUseOutsideSteps('savedTensorsHooks');
   for (const [name, value] of Object.entries({ pack, unpack, fn }))
     checkFunction('savedTensorsHooks', name, value);
   const { release = null } = optionsOf('savedTensorsHooks', options, 'release');
@@ -97,18 +98,18 @@ export class SavedTensor {
     this.node = maker === null ? t.currentGradFn : null;
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
-    // There is no memory in a capture that a saved tensor could own.
     const { capture } = layers.backend;
-    if (capture !== null) {
-      this.tensor = capture.keepsSaved ? t : null;
-      this.ownsMemory = false;
-      return;
-    }
-    if (hooks !== null && t.storage !== null) {
+    if (hooks !== null && t.storage !== null && (capture === null || capture.isWholeStep)) {
       this.hooks = hooks;
       this.packed = hooks.pack(t);
       this.leaf = t.leafRequiresGrad ? t : null;
       this.tensor = null;
+      return;
+    }
+    if (capture !== null) {
+      // There is no memory in a capture that a saved tensor could own.
+      this.tensor = capture.keepsSaved ? t : null;
+      this.ownsMemory = false;
       return;
     }
     this.tensor = t;

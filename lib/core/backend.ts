@@ -73,6 +73,8 @@ export interface RecomputedRegion {
 export interface CaptureHooks {
   /** Whether backward walks the history of the capture, so that it needs saved tensors. */
   readonly keepsSaved: boolean;
+  /** Whether the capture runs backward passes too, with all that these call. */
+  readonly isWholeStep: boolean;
   /** Records an effect of a graph whose run is captured, and returns what stands for its value. */
   repeatsEffect(name: string, operands: readonly unknown[], params: object): unknown;
   /** Whether a gradient may become `.grad` without a copy: no other tensor needs its memory. */
@@ -93,8 +95,14 @@ export interface CaptureHooks {
     args: readonly unknown[],
     run: () => R,
   ): R;
-  /** Called to run a function whose values backward computes again; `run` does it. */
-  recomputes<R>(region: RecomputedRegion, run: () => R): R;
+  /** Called to run a function whose values backward computes again. */
+  recomputes<A extends readonly unknown[], R>(
+    region: RecomputedRegion,
+    fn: (...args: A) => R,
+    args: A,
+  ): R;
+  /** Called to run in backward what ran in forward, with the same random numbers. */
+  drawsAgain<T>(run: () => T): T;
   /**
    * Called before a hook is registered. The handle, if the capture registers the hook at every run;
    * else null.

@@ -265,6 +265,25 @@ export function forkRng<T>(fn: () => T): T {
   }
 }
 
+/**
+ * Returns a function that runs others with the random numbers that the default generator gives
+ * next, and brings its state back after each. @internal
+ */
+export function drawsAgain(): <T>(fn: () => T) => T {
+  const generator = currentGenerator();
+  const goBack = generator.remember();
+  return (fn) => {
+    const restore = generator.remember();
+    const { capture } = layers.backend;
+    goBack();
+    try {
+      return capture === null ? fn() : capture.drawsAgain(fn);
+    } finally {
+      restore();
+    }
+  };
+}
+
 /** The state of the default generator. */
 export function getRngState(): RngState {
   return currentGenerator().getState();

@@ -6,6 +6,11 @@ export function reportCall(owner: object, method: string): void {
   layers.backend.capture?.unsupported(`${method}() of ${owner.constructor.name} was called`);
 }
 
+/** As {@link reportUse}, but for captures of whole steps, which run what uses it. @internal */
+export function reportUseOutsideSteps(call: string): void {
+  if (layers.backend.capture?.isWholeStep !== true) reportUse(call);
+}
+
 /** Ends a capture in progress before `call` does anything: `launch() was called`. @internal */
 export function reportUse(call: string): void {
   layers.backend.capture?.unsupported(`${call}() was called`);

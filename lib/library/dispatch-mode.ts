@@ -8,6 +8,7 @@ import { layers } from '../core/hooks.js';
 import { opByName } from '../core/op.js';
 import { checkFunction, checkSynchronous, shown } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
+import { reportUseOutsideSteps } from '../core/unrepeatable.js';
 
 /** A call of an op, below autograd. */
 export interface DispatchedCall {
@@ -44,7 +45,7 @@ export type DispatchMode = (call: DispatchedCall) => readonly Tensor[];
 export function withDispatchMode<T>(mode: DispatchMode, fn: () => T): T {
   checkFunction('withDispatchMode', 'mode', mode);
   checkFunction('withDispatchMode', 'fn', fn);
-  layers.backend.capture?.unsupported('withDispatchMode() was called');
+  reportUseOutsideSteps('withDispatchMode');
   const { dtensor: before, hasMode: hadMode } = layers;
   const below: Layer = before ?? ((...call) => layers.backend.run(...call));
   const layer: Layer = (op, inputs, params, into) => {

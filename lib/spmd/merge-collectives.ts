@@ -3,13 +3,15 @@ import { equalCalls } from '../compile/graph/eliminate.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
 import { isWait } from '../compile/graph/traits.js';
+import { RECOMPUTED } from '../compile/partition/tags.js';
 import { ValueMap } from '../compile/partition/value-map.js';
 import { isCollective } from './comm-block.js';
 import { Dependencies } from './dependencies.js';
 
 /**
  * Removes each collective that repeats an earlier one: equal op, parameters and operand, whose
- * memory is not written in between. All ranks have the same graph, so all remove the same ones.
+ * memory is not written in between. What a checkpoint gathers again in backward it did not keep, so
+ * that stays. All ranks have the same graph, so all remove the same ones.
  *
  * @returns the number of removed collectives
  */
@@ -93,6 +95,7 @@ function repetitionsIn(graph: Graph): (first: Node, second: Node) => boolean {
     writes.has(dependencies.memoryOf({ node, output: 0 }));
   return (first, second) =>
     equalCalls(first, second) &&
+    first.tags.has(RECOMPUTED) === second.tags.has(RECOMPUTED) &&
     !isOverwritten(first) &&
     !isOverwritten(second) &&
     !first.inputs.some(

@@ -4,6 +4,7 @@ import {
   ArgumentError,
   CompileError,
   type DType,
+  dropout,
   float32,
   float64,
   manualSeed,
@@ -14,6 +15,7 @@ import {
   type Tensor,
   zeros,
 } from '../../lib/index.js';
+import { checkpoint } from '../../lib/parallel/index.js';
 import * as spmd from '../../lib/spmd/index.js';
 import { warningsOf } from '../compile/warnings.js';
 import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
@@ -217,6 +219,34 @@ describe('spmd.compile', () => {
         ];
         seen.forEach((value, k) => assert.ok(Math.abs(Number(value) - Number(wanted[k])) < 1e-5));
       }
+    });
+  });
+
+  it('captures checkpoints, also of layers that draw, and merges no collective of them', async () => {
+    const stepOf =
+      (isCheckpoint: boolean) =>
+      (model: nn.Sequential, adam: optim.Adam, x: Tensor): Tensor => {
+        const [first, relu, last] = [...model] as nn.Module<[Tensor], Tensor>[];
+        const half = (t: Tensor): Tensor => dropout(relu!.forward(first!.forward(t)), 0.4);
+        const loss = last!
+          .forward(isCheckpoint ? checkpoint(half, x) : half(x))
+          .square()
+          .sum();
+        loss.backward();
+        adam.step();
+        adam.zeroGrad();
+        return loss;
+      };
+    await onRanks(2, async (rank) => {
+      const trained = async (isCheckpoint: boolean): Promise<unknown[]> => {
+        manualSeed(0);
+        const model = modelOf();
+        const adam = adamOf(model.parameters());
+        const step = spmd.compile()(stepOf(isCheckpoint));
+        for (let i = 0; i < 3; i++) step(model, adam, ones([2, 4]).mul(rank + i));
+        return Promise.all([...model.parameters()].map((p) => valuesOf(p.detach())));
+      };
+      assert.deepEqual(await trained(true), await trained(false));
     });
   });
 

@@ -1,6 +1,5 @@
 /** Random draws and seeds of a capture. Each draw is a value of the graph. */
 import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
-import type { Graph } from '../graph/graph.js';
 import type { Node } from '../graph/node.js';
 import type { Recorder } from './recorder.js';
 
@@ -10,6 +9,8 @@ export class Draws {
   private next: DrawSource | null = null;
   /** Draws so far, by their random state. */
   private readonly nodes = new Map<string, Node>();
+  /** Whether a function draws that has drawn before, from the same random states. */
+  isAgain = false;
 
   /** Gives the generator its state back when the capture ends. */
   remember(generator: Generator): void {
@@ -19,18 +20,21 @@ export class Draws {
   /** Sets the source that the next random call draws from. */
   willDraw(generator: Generator, source: DrawSource): void {
     this.remember(generator);
-    this.next = source;
+    if (!this.isAgain) this.next = source;
   }
 
   /**
    * The draw of a random call. A call that did not draw has the random state of an earlier one, and
    * shares its draw.
    */
-  nodeOf(graph: Graph, params: object, tags: ReadonlySet<string>): Node | null {
+  nodeOf(recorder: Recorder, params: object, tags: ReadonlySet<string>): Node | null {
     if (!('seedLow' in params)) return null;
     const state = stateOf(params as DrawParams);
-    if (this.next === null) return this.nodes.get(state) ?? null;
-    const node = graph.add({
+    const known = this.nodes.get(state) ?? null;
+    if (known === null && this.isAgain)
+      recorder.unsupported('code that backward runs again drew numbers that forward did not draw,');
+    if (this.next === null) return known;
+    const node = recorder.graph.add({
       kind: 'effect',
       name: 'draw',
       effect: 'draw',
@@ -63,12 +67,14 @@ export class Draws {
 export function recordSeed(recorder: Recorder, generator: Generator, seed: number): void {
   recorder.regions.checkDraw(recorder, generator);
   recorder.draws.remember(generator);
+  if (recorder.draws.isAgain) return;
   recorder.addEffect('seed', { params: { generator, seed } });
 }
 
 /** Records that the state of a generator is kept; the result records that it comes back. */
 export function recordFork(recorder: Recorder, generator: Generator): () => void {
   recorder.draws.remember(generator);
+  if (recorder.draws.isAgain) return () => {};
   const node = recorder.addEffect('keepRng', { params: { generator } });
   return () => void recorder.addEffect('restoreRng', { inputs: [{ node, output: 0 }] });
 }

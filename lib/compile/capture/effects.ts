@@ -14,7 +14,7 @@ import { recordOpaqueHook } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
 import { INSTEAD_OF_VALUES } from './refusals.js';
-import { recordRegion } from './regions.js';
+import { recordAgain, recordRegion } from './regions.js';
 import { recordStateEffect } from './state-effects.js';
 import { recordAsynchronous } from './waits.js';
 
@@ -82,13 +82,15 @@ export function recordedState(recorder: Recorder): CaptureHooks {
       recordStateEffect(recorder, name as EffectName, operands as readonly RunValue[], params),
     takesOver: (grad) => takesOver(recorder, grad),
     keepsSaved: recorder.level === 'lowered',
+    isWholeStep: recorder.isWholeStep,
     unsupported: (what) => recorder.unsupported(what),
     startsBackward: (name) => {
       if (!recorder.isWholeStep) recorder.unsupported(`${name}() was called`);
     },
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
-    recomputes: (region, run) => recordRegion(recorder, region, run),
+    recomputes: (region, fn, args) => recordRegion(recorder, region, fn, args),
+    drawsAgain: (run) => recordAgain(recorder, run),
     registersHook: (place, hook) => recordHook(recorder, place, hook),
     callsOpaque: (hook, memory) => recordOpaqueHook(recorder, hook, memory),
     runsModuleHook: (module, run) => runModuleHook(recorder, module, run),

@@ -142,7 +142,7 @@ export class Recorder {
       params,
       into: into === null ? null : this.valueOf(into),
       metas: outputs.map(metaOf),
-      draw: this.draws.nodeOf(this.graph, params, this.tagsNow()),
+      draw: this.draws.nodeOf(this, params, this.tagsNow()),
       ...this.context(),
     });
     for (let i = 0; i < outputs.length; i++)

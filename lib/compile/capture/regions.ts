@@ -10,7 +10,7 @@ import type { Tensor } from '../../core/tensor.js';
 import type { EffectName } from '../graph/effects.js';
 import type { Node, Value } from '../graph/node.js';
 import { Memory } from '../partition/memory.js';
-import { PREFER_RECOMPUTE, PREFER_SAVE, regionTag, SAVE } from '../partition/tags.js';
+import { PREFER_RECOMPUTE, PREFER_SAVE, RECOMPUTED, regionTag, SAVE } from '../partition/tags.js';
 import type { Recorder } from './recorder.js';
 
 /** The tags of a node, by what a policy says of its op. */
@@ -66,6 +66,26 @@ export class Regions {
       this.open.pop();
       this.tags = before;
     }
+  }
+
+  /** Runs a function of a whole step, whose backward runs it again. */
+  recordTwice<A extends readonly unknown[], R>(
+    { run, settings }: RecomputedRegion,
+    fn: (...args: A) => R,
+    args: A,
+  ): R {
+    let isFirst = true;
+    const tagged = (...given: readonly unknown[]): R => {
+      const before = this.tags;
+      if (!isFirst) this.tags = new Set([...before, RECOMPUTED]);
+      isFirst = false;
+      try {
+        return fn(...(given as A));
+      } finally {
+        this.tags = before;
+      }
+    };
+    return run(tagged, args, settings) as R;
   }
 
   /**
@@ -139,10 +159,29 @@ function tagsOf(policy: string): readonly string[] {
 }
 
 /** Records a function that backward runs again. */
-export function recordRegion<R>(recorder: Recorder, region: RecomputedRegion, run: () => R): R {
+export function recordRegion<A extends readonly unknown[], R>(
+  recorder: Recorder,
+  region: RecomputedRegion,
+  fn: (...args: A) => R,
+  args: A,
+): R {
   // A run calls functions of the program again, and they call this.
-  if (!recorder.recordsEffects) return run();
+  if (!recorder.recordsEffects) return fn(...args);
+  if (recorder.isWholeStep) return recorder.regions.recordTwice(region, fn, args);
   if (!recorder.repeatsCalls || recorder.isHookBody)
     recorder.unsupported('a function was called that backward runs again');
-  return recorder.regions.record(recorder, region, run);
+  return recorder.regions.record(recorder, region, () => fn(...args));
+}
+
+/** Records what backward runs again in the capture of a step: its draws are those of forward. */
+export function recordAgain<T>(recorder: Recorder, run: () => T): T {
+  const { draws } = recorder;
+  if (!recorder.isWholeStep) recorder.unsupported('the state of a random generator was set');
+  const before = draws.isAgain;
+  draws.isAgain = true;
+  try {
+    return run();
+  } finally {
+    draws.isAgain = before;
+  }
 }

@@ -9,6 +9,9 @@ export const SAVE = 'mustSave';
 export const PREFER_SAVE = 'preferSave';
 export const PREFER_RECOMPUTE = 'preferRecompute';
 
+/** The tag of a node of a train step that computes again what forward did not keep. @internal */
+export const RECOMPUTED = 'recomputed';
+
 /** Whether a tag says of the node that backward computes it again. @internal */
 export function isTagged(node: Node): boolean {
   return regionOf(node) !== undefined || isResharded(node);

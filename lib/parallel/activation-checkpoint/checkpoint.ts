@@ -9,19 +9,10 @@ import {
   optionsOf,
   unexpected,
 } from '../../core/options.js';
-import {
-  ArgumentError,
-  amp,
-  autograd,
-  compiler,
-  forkRng,
-  getRngState,
-  graphBreak,
-  isGradEnabled,
-  setRngState,
-} from '../../index.js';
+import { drawsAgain } from '../../core/random.js';
+import { ArgumentError, amp, autograd, graphBreak, isGradEnabled } from '../../index.js';
 import { Recomputation } from './recomputation.js';
-import { policyOfContext } from './selective.js';
+import { policyOfContext, type RecomputePolicyOf } from './selective.js';
 
 /** Runs a function in a context, such as a mode that is on meanwhile. */
 export interface CheckpointContext {
@@ -135,21 +126,22 @@ export function runCheckpoint<R>(
       run: runRecomputed,
       settings: { op, ...options },
       preservesRng: preserveRngState,
-      policy: compiler.isCompiling() ? policyNow(op, contextFn) : null,
+      policy: contextFn === undefined ? null : policyFrom(op, contextFn),
     },
   );
 }
 
-/** What a policy of the contexts chooses. Other contexts end a capture. */
-function policyNow(
-  op: string,
-  contextFn: CheckpointOptions['contextFn'],
-): ReturnType<typeof policyOfContext> | null {
-  if (contextFn === undefined || !isGradEnabled()) return null;
-  const [forward] = contextsOf(op, contextFn);
-  const policy = policyOfContext(forward);
-  if (policy === undefined) graphBreak('checkpoint got contexts of the program');
-  return policy ?? null;
+type ContextFn = NonNullable<CheckpointOptions['contextFn']>;
+
+/** What a policy of the contexts chooses, for captures. Other contexts end one. */
+function policyFrom(op: string, contextFn: ContextFn): RecomputePolicyOf {
+  let known: RecomputePolicyOf | undefined;
+  const policy = (): RecomputePolicyOf => {
+    known ??= policyOfContext(contextsOf(op, contextFn)[0]);
+    if (known === undefined) graphBreak('checkpoint got contexts of the program');
+    return known as RecomputePolicyOf;
+  };
+  return (name, ...inputs) => policy()(name, ...inputs);
 }
 
 /** Runs the function, keeps its arguments, and runs it again in backward. */
@@ -161,18 +153,12 @@ function runRecomputed(
   const { preserveRngState, determinismCheck, earlyStop, contextFn } = checkedOptions(op, options);
   if (!isGradEnabled()) return fn(...args);
   const [forward, recompute] = contextsOf(op, contextFn);
-  const rng = preserveRngState ? getRngState() : null;
+  const sameDraws = preserveRngState ? drawsAgain() : asItIs;
   const precision = precisionNow();
   const again = (given: readonly unknown[]): unknown =>
     underPrecision(precision, () => recompute(() => fn(...given)));
   const call = new Recomputation(args, {
-    run: (given) =>
-      rng === null
-        ? again(given)
-        : forkRng(() => {
-            setRngState(rng);
-            return again(given);
-          }),
+    run: (given) => sameDraws(() => again(given)),
     checks: determinismCheck === 'default',
     stopsEarly: earlyStop,
     end: () => recompute.release?.(),

@@ -8,6 +8,7 @@
 import {
   AutogradError,
   autograd,
+  compiler,
   type Device,
   type DType,
   enableGrad,
@@ -136,7 +137,7 @@ export class Recomputation {
     const { args, ours } = this.arguments();
     let count = 0;
     // The first tensor on each memory owns it, unless gradients with a graph may need it.
-    const inOwnMemory = isGradEnabled() ? scope : owned;
+    const inOwnMemory = isGradEnabled() || compiler.isCompiling() ? scope : owned;
     const values = inOwnMemory(() => {
       const found: (Tensor | null)[] = [];
       const collect = (t: Tensor): Tensor => {

@@ -88,7 +88,8 @@ export function createSelectiveCheckpointContexts(
 /** What a capture asks instead of running in a context of a forward pass. */
 const policies = new WeakMap<CheckpointContext, RecomputePolicyOf>();
 
-type RecomputePolicyOf = (op: string, ...inputs: readonly Tensor[]) => CheckpointPolicyName;
+/** Chooses for an op and its tensors. @internal */
+export type RecomputePolicyOf = (op: string, ...inputs: readonly Tensor[]) => CheckpointPolicyName;
 
 /** The policy of a context that {@link createSelectiveCheckpointContexts} made. @internal */
 export function policyOfContext(context: CheckpointContext): RecomputePolicyOf | undefined {

@@ -24,6 +24,7 @@ import {
   ShardingError,
   type Tensor,
 } from '../../../lib/index.js';
+import { checkpoint } from '../../../lib/parallel/index.js';
 import {
   compile,
   GraphModuleTransformation,
@@ -241,6 +242,29 @@ describe('plans of train steps', function () {
       const { total, parameters, gradients, optimizerState, activations } = memory;
       assert.equal(total, parameters + gradients + optimizerState + activations);
     }
+  });
+
+  it('counts fewer activations and more work for a step with checkpoints', () => {
+    const make = (step: typeof trainStep): LayoutPlan => {
+      const model = modelOf(LAYERS, DIM);
+      const args = [model, adamOf(model), randn([64 * ROWS, DIM])];
+      const { layouts } = plan(() => ({ trainStep: step, args }), line(2), { layouts: ['dp'] });
+      return layouts[0] as LayoutPlan;
+    };
+    const whole = make(trainStep);
+    const checkpointed = make((model, adam, x) => {
+      const layers = [...model.children()] as Model[];
+      const half = (t: Tensor, from: number): Tensor =>
+        layers.slice(from, from + LAYERS).reduce((y, layer) => layer.forward(y), t);
+      checkpoint(half, checkpoint(half, x, 0), LAYERS)
+        .sum()
+        .backward();
+      adam.step();
+      adam.zeroGrad();
+    });
+    assert.ok(checkpointed.memory.activations < whole.memory.activations);
+    assert.ok(checkpointed.seconds > whole.seconds);
+    assert.deepEqual(checkpointed.communication, whole.communication);
   });
 
   it('plans 4,096 ranks, and finds the fastest layout that fits', () => {
