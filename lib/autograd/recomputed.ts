@@ -2,6 +2,7 @@
 import type { RecomputedRegion } from '../core/backend.js';
 import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, optionsOf, unexpected } from '../core/options.js';
+import { drawsAgain } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
 import { isGradEnabled } from './grad-mode.js';
 
@@ -12,16 +13,18 @@ export type RecomputePolicy = 'MUST_SAVE' | 'PREFER_SAVE' | 'MUST_RECOMPUTE' | '
 export interface RecomputedOptions<S = unknown> {
   /**
    * Runs a function now, and again in backward. It gets the function of {@link recomputed}, or one
-   * that stands for it in a graph, its arguments, and the settings.
+   * that stands for it in a graph, its arguments, the settings, and `again`, which runs a function
+   * with the random numbers that were next at the call.
    */
   run: (
     fn: (...args: readonly unknown[]) => unknown,
     args: readonly unknown[],
     settings: S,
+    again: <T>(fn: () => T) => T,
   ) => unknown;
   /** What `run` gets. Equal for all calls that one graph may serve. */
   settings: S;
-  /** Whether the second run draws the random numbers of the first. Default: true. */
+  /** Whether the second run draws the random numbers of the first, by `again`. Default: true. */
   preservesRng?: boolean;
   /** Chooses by the name of an op and its tensors. Default: all is computed again. */
   policy?: ((op: string, ...inputs: readonly Tensor[]) => RecomputePolicy) | null;
@@ -62,7 +65,7 @@ export function recomputed<A extends readonly unknown[], R, S>(
   if (policy !== null) checkFunction('recomputed', 'policy', policy);
   const { capture } = layers.backend;
   if (capture === null || !isGradEnabled())
-    return run(fn as unknown as AnyFunction, args, settings) as R;
+    return run(fn as unknown as AnyFunction, args, settings, drawsAgain()) as R;
   const region = { run: run as RecomputedRegion['run'], settings, preservesRng, policy };
   return capture.recomputes(region, fn, args);
 }

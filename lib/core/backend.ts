@@ -63,6 +63,7 @@ export interface RecomputedRegion {
     fn: (...args: readonly unknown[]) => unknown,
     args: readonly unknown[],
     settings: unknown,
+    again: <T>(fn: () => T) => T,
   ) => unknown;
   readonly settings: unknown;
   readonly preservesRng: boolean;

@@ -280,7 +280,7 @@ export class CollectiveError extends ShardwiseError {
  * support.
  */
 export class ShardingError extends ShardwiseError {
-  constructor(message: string, details?: Record<string, unknown>) {
-    super('ERR_SHARDING', message, details);
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_SHARDING', message, details, options);
   }
 }

@@ -155,7 +155,7 @@ function mixedError(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): Shardi
       'it with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, ' +
       'with DTensor.fromLocal if each rank has its shard, or pass toLocal() of the others.\n' +
       `${lines.join('\n')}${adviceOf(inputs)}`,
-    { op: op.name },
+    { op: op.name, plain: describe(plain) },
   );
 }
 

@@ -1,17 +1,15 @@
 /**
  * `spmd.compile`: captures a train step on distributed tensors, transforms its graph, and runs it.
  */
-import type { Graph } from '../compile/graph/graph.js';
-import { type CapturedStep, captureStep } from '../compile/step/capture-step.js';
+import { config } from '../compile/config.js';
+import type { CapturedStep } from '../compile/step/capture-step.js';
 import { CompileError } from '../core/errors.js';
 import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
-import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
-import { Dependencies } from './dependencies.js';
+import { captureDistributed, untrainedNames } from './capture.js';
 import { compareBatches } from './equal-batches.js';
 import { IterGraphModule } from './iter-graph-module.js';
-import { mergeEqualCollectives } from './merge-collectives.js';
 import { checkedMode, distributionOf, meshOf, type ParallelMode } from './parallel-mode.js';
 import { prepareOptimizers, type StepArguments, stepArguments } from './step-arguments.js';
 import { StepModule } from './step-module.js';
@@ -34,8 +32,8 @@ export interface StepFlags {
 /** A train step that `spmd.compile` has compiled. */
 export type SpmdStep<A extends readonly unknown[], R> = (...args: [...A, StepFlags?]) => R;
 
-/** Captures of a step, at most: each other shape of a batch needs one. */
-const MAX_CAPTURES = 8;
+/** What errors and warnings name. */
+const CALLER = 'spmd.compile';
 
 /** A captured step, and what runs. */
 interface CompiledStep {
@@ -53,11 +51,13 @@ interface CompiledStep {
  * buffers and optimizer state that are plain tensors count as replicated; distributed ones keep
  * their placements. Without ranks the step is that of one.
  *
- * A batch of other shapes or a changed setting is captured anew, and a warning says what differs.
+ * A batch of other shapes or a changed setting is captured anew, and a warning says what differs; at
+ * most `compiler.config.recompileLimit` captures serve one step.
  *
  * @throws ArgumentError for options of other types. The step throws ArgumentError that names
- * parameters in no optimizer or in two, and CompileError for what a graph cannot repeat, such as a
- * value that is read, for an optimizer that takes no step, and for what passes refuse. Ranks whose
+ * parameters in no optimizer or in two, where it has optimizers; CompileError for what a graph cannot
+ * repeat, such as a value that is read, for an optimizer that takes no step, for too many captures,
+ * and for what passes refuse; ShardingError for a model that the step closes over. Ranks whose
  * batches have other shapes or dtypes get a CollectiveError that names both
  * @see PyTorch `torch.distributed._spmd.api.compile`
  * @example
@@ -114,6 +114,8 @@ class SpmdCaptures {
   private readonly mode: ParallelMode;
   private readonly steps: CompiledStep[] = [];
   private latest: CompiledStep | null = null;
+  /** What differed from capture to capture. */
+  private readonly changes = new Set<string>();
   /** The ranks, once the step was called. */
   private mesh: DeviceMesh | null = null;
 
@@ -152,18 +154,17 @@ class SpmdCaptures {
   private compareRanks(args: readonly unknown[]): void {
     const found = stepArguments(args);
     this.mesh ??= meshOf(found, this.mode);
-    if (this.mesh !== null) compareBatches(this.fn.name || 'the step', found.batch, this.mesh);
+    if (this.mesh !== null) compareBatches(this.name, found.batch, this.mesh);
   }
 
   private capture(args: readonly unknown[]): CompiledStep {
     const found = stepArguments(args);
-    prepareOptimizers(found);
-    this.warnOfRecapture(args);
-    const { mesh } = this;
+    prepareOptimizers(CALLER, found);
+    this.beforeCapture(args);
+    const { mesh, fn } = this;
     const distribute = mesh === null ? new Map() : distributionOf(found, mesh, this.mode);
-    const captured = captureStep(this.fn, args, { distribute });
-    checkSteps(captured, found);
-    mergeEqualCollectives(captured.graph);
+    const captured = captureDistributed({ caller: CALLER, fn, args, found, distribute });
+    this.warnOfUntrained(captured, found);
     const module = this.transform(new StepModule(captured));
     if (!(module instanceof IterGraphModule))
       throw new CompileError(
@@ -171,44 +172,44 @@ class SpmdCaptures {
           'new IterGraphModule(module) makes it',
       );
     const step = { captured, module };
-    if (this.steps.length >= MAX_CAPTURES) this.steps.shift();
     this.steps.push(step);
     return step;
   }
 
-  private warnOfRecapture(args: readonly unknown[]): void {
+  /** Warns of another capture. @throws CompileError where there are too many of them */
+  private beforeCapture(args: readonly unknown[]): void {
     const before = this.latest ?? this.steps.at(-1);
     if (before === undefined) return;
-    process.emitWarning(
-      `spmd.compile: ${this.fn.name || 'the step'} is captured again: ` +
-        `${before.captured.difference(...args)}. Give batches one shape, and set flags before ` +
-        'the first step.',
-      'CompileWarning',
+    const difference = before.captured.difference(...args) ?? 'nothing that is compared differs';
+    this.changes.add(difference);
+    if (this.steps.length >= config.recompileLimit)
+      throw new CompileError(
+        `${CALLER}: ${this.name} was captured ${config.recompileLimit} times, and no graph serves ` +
+          `this call. What changed: ${[...this.changes].join('; ')}. ${adviceFor(difference)} ` +
+          'Or raise compiler.config.recompileLimit.',
+        { changes: [...this.changes] },
+      );
+    warn(`${this.name} is captured again: ${difference}. ${adviceFor(difference)}`);
+  }
+
+  private warnOfUntrained(captured: CapturedStep, found: StepArguments): void {
+    const names = untrainedNames(captured, found);
+    if (names === null || this.steps.length > 0) return;
+    warn(
+      `${this.name} computes gradients of ${names}, and no optimizer is among its arguments, so ` +
+        'it trains nothing. Pass the optimizer as an argument, unless gradients are all you want.',
     );
+  }
+
+  private get name(): string {
+    return this.fn.name || 'the step';
   }
 }
 
-/** @throws CompileError for an optimizer whose parameters the graph does not write */
-function checkSteps(captured: CapturedStep, { optimizers }: StepArguments): void {
-  const written = writtenTensors(captured.graph, captured);
-  for (const optimizer of optimizers) {
-    const params = optimizer.paramGroups.flatMap((group) => [...group.params]);
-    const trained = params.filter((p) => p.requiresGrad);
-    if (trained.length === 0 || trained.some((p) => written.has(p))) continue;
-    throw new CompileError(
-      `spmd.compile: ${optimizer.constructor.name} is an argument of the step, and the step does ` +
-        'not call its step(), or no parameter of it has a gradient.',
-      { optimizer: optimizer.constructor.name },
-    );
-  }
-}
+const warn = (text: string): void => process.emitWarning(`${CALLER}: ${text}`, 'CompileWarning');
 
-function writtenTensors(graph: Graph, { inputs }: CapturedStep): Set<Tensor> {
-  const dependencies = new Dependencies(graph);
-  const written = new Set(graph.nodes.flatMap((node) => [...dependencies.writtenBy(node)]));
-  return new Set(
-    inputs.flatMap(({ node, tensor }) =>
-      tensor !== null && written.has(dependencies.memoryOf({ node, output: 0 })) ? [tensor] : [],
-    ),
-  );
-}
+/** What helps against another capture for a difference. */
+const adviceFor = (difference: string): string =>
+  /\blr was [-\d.e]+ and is [-\d.]/.test(difference)
+    ? 'Make lr a tensor, such as lr: tensor(0.001), which schedules change in place.'
+    : 'Give batches one shape, and set flags before the first step.';

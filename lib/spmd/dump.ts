@@ -1,9 +1,10 @@
 /** Graphs as files: text, and a picture's description. */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import type { Graph } from '../compile/graph/graph.js';
 import { formatMeta, type Node } from '../compile/graph/node.js';
 import { isWait, writes } from '../compile/graph/traits.js';
+import { ArgumentError } from '../core/errors.js';
 import { isCollective } from './comm-block.js';
 
 /**
@@ -11,21 +12,53 @@ import { isCollective } from './comm-block.js';
  * `name.dot`, which Graphviz and most editors draw.
  *
  * @returns the paths of the files
+ * @throws ArgumentError for a folder that cannot be made or written
  * @see PyTorch `torch.distributed._spmd.graph_utils.dump_graphs_to_files`
  */
 export function dumpGraphsToFiles(
   graphs: Readonly<Record<string, Graph>>,
   folder: string,
 ): string[] {
-  mkdirSync(folder, { recursive: true });
+  makeFolder(folder);
   return Object.entries(graphs).flatMap(([name, graph]) => {
     const files = [
       [join(folder, `${name}.txt`), `${graph}\n`],
       [join(folder, `${name}.dot`), graphToDot(graph)],
     ] as const;
-    for (const [path, text] of files) writeFileSync(path, text);
+    for (const [path, text] of files) inFolder(folder, () => writeFileSync(path, text));
     return files.map(([path]) => path);
   });
+}
+
+/**
+ * Makes a folder and those above it, one by one: Node's recursive form never returns where a file
+ * system refuses, as `/proc` does.
+ */
+function makeFolder(folder: string): void {
+  const missing: string[] = [];
+  for (let path = resolve(folder); !existsSync(path); path = dirname(path)) missing.push(path);
+  inFolder(folder, () => {
+    for (const path of missing.reverse())
+      try {
+        mkdirSync(path);
+      } catch (error) {
+        // Another rank may have made it meanwhile.
+        if (!existsSync(path)) throw error;
+      }
+  });
+}
+
+/** @throws ArgumentError that names the folder if `work` fails */
+function inFolder(folder: string, work: () => void): void {
+  try {
+    work();
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ArgumentError(
+      `dumpGraphs: expected a folder that can be made and written, got '${folder}': ${why}`,
+      { folder },
+    );
+  }
 }
 
 /** A graph in the language of Graphviz. Collectives and writes have colours of their own. */

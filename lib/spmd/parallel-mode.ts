@@ -1,7 +1,7 @@
 /** How a train step is distributed: which tensors are whole on each rank, and which are parts. */
 import type { Distribute } from '../compile/step/distribute.js';
 import { unexpected } from '../core/options.js';
-import { type Placement, Replicate, Shard } from '../core/placement.js';
+import { Placement, Replicate, Shard } from '../core/placement.js';
 import type { Tensor } from '../core/tensor.js';
 import { DeviceMesh, getWorldSize, initDeviceMesh, isInitialized } from '../distributed/index.js';
 import { DTensor } from '../dtensor/dtensor.js';
@@ -13,7 +13,10 @@ import { type StepArguments, stateTensors } from './step-arguments.js';
 export interface ParallelMode {
   /** The ranks; all ranks in one dim by default. */
   mesh?: DeviceMesh;
-  /** The placements of each tensor of the batch: by default `Shard(0)` in each mesh dim. */
+  /**
+   * A function that gives each tensor of the batch its placements, one for each mesh dim: by default
+   * `Shard(0)`, and `Replicate()` for 0-d tensors. `position`: that among all tensors of the batch.
+   */
   batch?: (t: Tensor, position: number) => readonly Placement[];
 }
 
@@ -72,9 +75,37 @@ export function distributionOf(
       for (const t of [...params, lr]) if (isTensor(t)) add(t, replicated);
   const sharded = Array.from({ length: mesh.ndim }, () => Shard(0));
   batch.forEach((t, i) => {
-    add(t, mode.batch?.(t, i) ?? (t.ndim === 0 ? replicated : sharded));
+    add(
+      t,
+      mode.batch === undefined
+        ? t.ndim === 0
+          ? replicated
+          : sharded
+        : chosen(t, i, mode.batch, mesh),
+    );
   });
   return found;
+}
+
+/** @throws ArgumentError unless the function returns a placement for each mesh dim */
+function chosen(
+  t: Tensor,
+  position: number,
+  batch: NonNullable<ParallelMode['batch']>,
+  { ndim }: DeviceMesh,
+): readonly Placement[] {
+  const placements: unknown = batch(t, position);
+  const fits =
+    Array.isArray(placements) &&
+    placements.length === ndim &&
+    placements.every((each) => each instanceof Placement);
+  if (fits) return placements as Placement[];
+  throw unexpected(
+    'spmd.compile',
+    `what parallelMode.batch returns for tensor ${position} of the batch`,
+    `a list of ${ndim} placements, one for each mesh dim`,
+    placements,
+  );
 }
 
 const isTensor = (value: unknown): value is Tensor =>

@@ -1,8 +1,13 @@
 /** Divides an optimizer step into two. */
-import { type Node, sameValue, type Value } from '../compile/graph/node.js';
+import type { Graph } from '../compile/graph/graph.js';
+import { Node, sameValue, type Value } from '../compile/graph/node.js';
+import { printValue } from '../compile/graph/print.js';
 import { ArgumentError } from '../core/errors.js';
+import { shown, unexpected } from '../core/options.js';
 import { callOnPart, type FusedOptimizerBlock, listsOf } from './optimizer-blocks.js';
 import type { PassTarget } from './pass-contract.js';
+
+const NAME = 'splitFusedOptimizer';
 
 /**
  * Divides an optimizer step, and the count of its steps, into one for the parameters with the given
@@ -10,7 +15,8 @@ import type { PassTarget } from './pass-contract.js';
  *
  * @param gradients - values of the list `grads` of the block
  * @returns the two blocks; the first is that of the given gradients
- * @throws ArgumentError if the gradients are none, all, or not those of the block
+ * @throws ArgumentError for what is no block of this graph, such as one that was divided before, and
+ * if the gradients are none, all, or not those of the block
  * @see PyTorch `torch.distributed._spmd.graph_optimization.split_fused_optimizer`
  */
 export function splitFusedOptimizer(
@@ -19,6 +25,7 @@ export function splitFusedOptimizer(
   gradients: readonly Value[],
 ): [FusedOptimizerBlock, FusedOptimizerBlock] {
   const { graph } = module;
+  checkBlock(graph, block);
   const { step, optim } = block;
   const { optimNode, lists } = optim;
   const grads = lists.get('grads') as readonly Value[];
@@ -41,14 +48,36 @@ export function splitFusedOptimizer(
   return blocks;
 }
 
+/** @throws ArgumentError for what is no block, and for one of another graph */
+function checkBlock(graph: Graph, given: unknown): void {
+  const { step, optim } = (given ?? {}) as Partial<FusedOptimizerBlock>;
+  const { optimNode, lists } = optim ?? {};
+  if (step === undefined || !(optimNode instanceof Node) || !lists?.has('grads'))
+    throw unexpected(NAME, 'block', 'one of getAllFusedOptimizerBlocks(module)', given);
+  for (const node of [optimNode, step.addNode])
+    if (node != null && !graph.nodes.includes(node))
+      throw new ArgumentError(
+        `${NAME}: expected a block of this graph, got one of %${node.name}, which is not in it, ` +
+          'as after the block was divided. Find blocks anew by getAllFusedOptimizerBlocks(module).',
+        { node: node.name },
+      );
+}
+
 function checkGradients(grads: readonly Value[], given: readonly Value[], { name }: Node): void {
   const fail = (text: string): never => {
-    throw new ArgumentError(`splitFusedOptimizer: ${text}`, { node: name });
+    throw new ArgumentError(`${NAME}: ${text}`, { node: name });
   };
-  for (const value of given)
-    if (!grads.some((grad) => sameValue(grad, value)))
+  if (!Array.isArray(given))
+    throw unexpected(
+      NAME,
+      'gradients',
+      "a list of values of block.optim.lists.get('grads')",
+      given,
+    );
+  for (const value of given as readonly unknown[])
+    if (!isValue(value) || !grads.some((grad) => sameValue(grad, value)))
       fail(
-        `expected gradients of %${name}, got %${'node' in value ? value.node.name : 'a number'}. ` +
+        `expected gradients of %${name}, got ${isValue(value) ? printValue(value) : shown(value)}. ` +
           "They are in block.optim.lists.get('grads').",
       );
   const chosen = grads.filter((grad) => given.some((value) => sameValue(grad, value)));
@@ -58,6 +87,9 @@ function checkGradients(grads: readonly Value[], given: readonly Value[], { name
         `${chosen.length === 0 ? 'none' : 'all'}: both parts must have parameters.`,
     );
 }
+
+const isValue = (given: unknown): given is Value =>
+  typeof given === 'object' && given !== null && ('node' in given || 'number' in given);
 
 /** The positions in the count's list of the steps at some indices of the optimizer's list. */
 function countsAt(addNode: Node, steps: readonly Value[], indices: readonly number[]): number[] {

@@ -33,24 +33,41 @@ export function stepArguments(args: readonly unknown[]): StepArguments {
 const isPlainObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 
-/**
- * Checks that each parameter has one optimizer, and makes the state of the optimizers.
- *
- * @throws ArgumentError that names the parameters without an optimizer, or with two
- */
-export function prepareOptimizers({ modules, optimizers }: StepArguments): void {
-  if (optimizers.length === 0) return;
+/** The parameters of the modules, with their names. */
+export function parameterNames({ modules }: StepArguments): Map<Tensor, string> {
   const names = new Map<Tensor, string>();
   for (const module of modules)
     for (const [name, p] of module.namedParameters()) if (!names.has(p)) names.set(p, name);
+  return names;
+}
+
+/** The names of some parameters. */
+export const namesOf = (
+  params: readonly Tensor[],
+  names: ReadonlyMap<Tensor, string>,
+): readonly string[] => params.map((p) => names.get(p) ?? 'a parameter of no module');
+
+/** The first names of a list, for messages. */
+export const listed = (names: readonly string[]): string =>
+  `${names.slice(0, 5).join(', ')}${names.length > 5 ? ', ...' : ''}`;
+
+/**
+ * Checks that each parameter has one optimizer, and makes the state of the optimizers.
+ *
+ * @param caller - the call that the errors name
+ * @throws ArgumentError that names the parameters without an optimizer, or with two
+ */
+export function prepareOptimizers(caller: string, found: StepArguments): void {
+  const { optimizers } = found;
+  if (optimizers.length === 0) return;
+  const names = parameterNames(found);
   const owners = new Map<Tensor, Optimizer[]>();
   for (const optimizer of optimizers)
     for (const { params } of optimizer.paramGroups)
       for (const p of params) owners.set(p, [...(owners.get(p) ?? []), optimizer]);
   const fail = (what: string, tensors: readonly Tensor[], advice: string): never => {
-    const list = tensors.map((p) => names.get(p) ?? 'a parameter of no module');
-    const shown = `${list.slice(0, 5).join(', ')}${list.length > 5 ? ', ...' : ''}`;
-    throw new ArgumentError(`spmd.compile: ${shown} ${what}. ${advice}`, { parameters: list });
+    const parameters = namesOf(tensors, names);
+    throw new ArgumentError(`${caller}: ${listed(parameters)} ${what}. ${advice}`, { parameters });
   };
   const twice = [...owners].filter(([, all]) => all.length > 1).map(([p]) => p);
   if (twice.length > 0) fail('are in two optimizers', twice, 'Give each parameter to one.');

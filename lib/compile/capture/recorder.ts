@@ -59,8 +59,8 @@ export class Recorder {
   readonly isHookBody: boolean = false;
   /** The running calls that a run repeats as a whole. */
   unrecordedCalls = 0;
-  /** Whether a whole train step is captured: backward passes are part of the graph. */
-  isWholeStep = false;
+  /** The call that captures a whole train step; null for other captures. */
+  stepCaller: string | null = null;
   /** Plain tensors that are distributed for the capture, with what stands for their memory. */
   readonly distributed = new Map<Tensor, Tensor>();
   /** Runs a function as if there were no capture. */
@@ -181,6 +181,11 @@ export class Recorder {
     return this.level === 'front' && this.recordsEffects;
   }
 
+  /** Whether a whole train step is captured: backward passes are part of the graph. */
+  get isWholeStep(): boolean {
+    return this.stepCaller !== null;
+  }
+
   /** Whether each run of the graph ends with what the graph leaves to it. */
   get hasEpilogue(): boolean {
     return this.level === 'lowered' && !this.isWholeStep;
@@ -206,7 +211,7 @@ export class Recorder {
    * CompileError that says what cannot be recorded, and where
    */
   unsupported(what: string, instead?: string, place: NodeOrigin = this.place()): never {
-    this.broken ??= refusal(what, place.site, place.path, this.isWholeStep, instead);
+    this.broken ??= refusal(what, place.site, place.path, this.stepCaller, instead);
     throw this.broken;
   }
 

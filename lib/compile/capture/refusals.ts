@@ -49,19 +49,20 @@ export function suspendedError(name: string): CompileError {
 }
 
 /**
- * The error of what a graph cannot repeat, at a call site and in a module. `isWholeStep`: in
- * captureStep, which runs nothing uncompiled. `instead`: what to do outside of the function.
+ * The error of what a graph cannot repeat, at a call site and in a module. `stepCaller`: the
+ * call that captures a whole step, and runs nothing uncompiled. `instead`: what to do outside of the function.
  */
 export function refusal(
   what: string,
   at: string,
   path: string,
-  isWholeStep = false,
+  stepCaller: string | null = null,
   instead = 'do it',
 ): CompileError {
-  const [op, captured, end] = isWholeStep
-    ? ['captureStep', 'the step', 'the step.']
-    : ['compile', 'the function', `the compiled function, or ${WITHOUT_FULLGRAPH}`];
+  const [op, captured, end] =
+    stepCaller === null
+      ? ['compile', 'the function', `the compiled function, or ${WITHOUT_FULLGRAPH}`]
+      : [stepCaller, 'the step', 'the step.'];
   return new CompileError(
     `${op}: ${what} while ${captured} was captured, at ${at || 'an unknown place'}. A graph ` +
       `cannot repeat that: ${instead} outside of ${end}`,

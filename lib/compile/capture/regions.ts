@@ -5,7 +5,7 @@
 import type { RecomputedRegion } from '../../core/backend.js';
 import type { AnyOp } from '../../core/op.js';
 import { checkOneOf } from '../../core/options.js';
-import { currentGenerator, type Generator } from '../../core/random.js';
+import { currentGenerator, drawsAgain, type Generator } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { EffectName } from '../graph/effects.js';
 import type { Node, Value } from '../graph/node.js';
@@ -85,7 +85,7 @@ export class Regions {
         this.tags = before;
       }
     };
-    return run(tagged, args, settings) as R;
+    return run(tagged, args, settings, drawsAgain()) as R;
   }
 
   /**

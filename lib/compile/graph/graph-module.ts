@@ -5,7 +5,7 @@ import { belowDTensor, belowEntry, type Layer } from '../../core/dispatch.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { lateResultOf } from '../../core/late-results.js';
-import type { DrawParams } from '../../core/random.js';
+import { type DrawParams, drawsAgain } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import { recomputeTags } from '../partition/tags.js';
 import { copyAtSizes } from './copy.js';
@@ -162,7 +162,7 @@ export class GraphModule {
       return outputs.map((at) => own[at]);
     };
     const given = inputs.map((at) => values[at]);
-    const made = params.run(body, given, params.settings);
+    const made = params.run(body, given, params.settings, drawsAgain());
     for (let i = 0; i < outputs.length; i++) values[outputs[i] as number] = made[i] as RunValue;
   }
 }

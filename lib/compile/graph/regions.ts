@@ -7,7 +7,12 @@ type Body = (...inputs: readonly unknown[]) => readonly unknown[];
 /** The effect at the start of a region: `run` runs its nodes, and again in backward. @internal */
 export interface RegionParams {
   readonly region: number;
-  readonly run: (body: Body, inputs: readonly unknown[], settings: unknown) => readonly unknown[];
+  readonly run: (
+    body: Body,
+    inputs: readonly unknown[],
+    settings: unknown,
+    again: <T>(fn: () => T) => T,
+  ) => readonly unknown[];
   readonly settings: unknown;
 }
 

@@ -57,6 +57,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
   private readonly guards: Guards;
   private readonly template: unknown;
   private readonly sources: readonly Source[];
+  private readonly caller: string;
 
   /** @internal */
   constructor(parts: {
@@ -66,6 +67,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
     guards: Guards;
     template: unknown;
     sources: readonly Source[];
+    caller: string;
   }) {
     this.module = new GraphModule(parts.graph);
     this.inputs = parts.inputs;
@@ -73,6 +75,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
     this.guards = parts.guards;
     this.template = parts.template;
     this.sources = parts.sources;
+    this.caller = parts.caller;
   }
 
   /** The graph. */
@@ -111,7 +114,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
   runWith(runner: StepRunner, ...args: A): R {
     if (!this.matches(...args))
       throw new CompileError(
-        'captureStep: expected the arguments and settings of the capture: ' +
+        `${this.caller}: expected the arguments and settings of the capture: ` +
           `${this.difference(...args)}. Capture the step again.`,
       );
     const tensors = tensorsIn(args);
@@ -201,20 +204,30 @@ export function captureStep<A extends readonly unknown[], R>(
 ): CapturedStep<A, R> {
   checkFunction('captureStep', 'fn', fn);
   if (!Array.isArray(args)) throw unexpected('captureStep', 'args', 'a list of arguments', args);
-  if (suspends(fn))
-    throw new CompileError(
-      'captureStep: expected a synchronous step, got an asynchronous function or a generator, ' +
-        'which returns before it has taken the step. Read values and wait outside of the step.',
-    );
   const { distribute = new Map() } = optionsOf('captureStep', options, 'distribute');
   checkDistribute(distribute);
+  return captureStepOf('captureStep', fn, args, distribute);
+}
+
+/** As {@link captureStep}, for the call of `caller`, which errors name. @internal */
+export function captureStepOf<A extends readonly unknown[], R>(
+  caller: string,
+  fn: (...args: A) => R,
+  args: A,
+  distribute: ReadonlyMap<Tensor, Distribute>,
+): CapturedStep<A, R> {
+  if (suspends(fn))
+    throw new CompileError(
+      `${caller}: expected a synchronous step, got an asynchronous function or a generator, ` +
+        'which returns before it has taken the step. Read values and wait outside of the step.',
+    );
   prepare(args);
   const collector = new GuardCollector(args);
   const recorder = new Recorder(collector, 'lowered');
-  recorder.isWholeStep = true;
+  recorder.stepCaller = caller;
   const inputs = tensorsIn(args);
   try {
-    const recorded = whileCompiling(`captureStep of ${fn.name || '(anonymous)'}`, () =>
+    const recorded = whileCompiling(`${caller} of ${fn.name || '(anonymous)'}`, () =>
       capturing(recorder, () =>
         recording(recorder, () => {
           borrowAll(recorder, inputs, distribute);
@@ -226,6 +239,7 @@ export function captureStep<A extends readonly unknown[], R>(
     expectHooks(collector, inputs, recorded.gradients);
     return new CapturedStep<A, R>({
       ...recorded,
+      caller,
       graph: recorder.graph,
       inputs: liftConstants(recorder, new StepNames(collector)),
       guards: collector.guards(inputs),

@@ -9,7 +9,6 @@ import {
   optionsOf,
   unexpected,
 } from '../../core/options.js';
-import { drawsAgain } from '../../core/random.js';
 import { ArgumentError, amp, autograd, graphBreak, isGradEnabled } from '../../index.js';
 import { Recomputation } from './recomputation.js';
 import { policyOfContext, type RecomputePolicyOf } from './selective.js';
@@ -149,16 +148,16 @@ function runRecomputed(
   fn: (...args: readonly unknown[]) => unknown,
   args: readonly unknown[],
   { op, ...options }: CheckpointOptions & { readonly op: string },
+  sameDraws: <T>(fn: () => T) => T,
 ): unknown {
   const { preserveRngState, determinismCheck, earlyStop, contextFn } = checkedOptions(op, options);
   if (!isGradEnabled()) return fn(...args);
   const [forward, recompute] = contextsOf(op, contextFn);
-  const sameDraws = preserveRngState ? drawsAgain() : asItIs;
   const precision = precisionNow();
   const again = (given: readonly unknown[]): unknown =>
     underPrecision(precision, () => recompute(() => fn(...given)));
   const call = new Recomputation(args, {
-    run: (given) => sameDraws(() => again(given)),
+    run: (given) => (preserveRngState ? sameDraws(() => again(given)) : again(given)),
     checks: determinismCheck === 'default',
     stopsEarly: earlyStop,
     end: () => recompute.release?.(),

@@ -1,7 +1,6 @@
 /** The parallel layouts of a plan: which tensors of a step are shards along which mesh dims. */
 
 import { noGrad } from '../../autograd/grad-mode.js';
-import { captureStep } from '../../compile/step/capture-step.js';
 import type { Distribute } from '../../compile/step/distribute.js';
 import { ArgumentError } from '../../core/errors.js';
 import { type Placement, Replicate, Shard } from '../../core/placement.js';
@@ -11,8 +10,13 @@ import type { DeviceMesh } from '../../distributed/device-mesh/device-mesh.js';
 import { DTensor } from '../../dtensor/dtensor.js';
 import { Linear } from '../../nn/layers.js';
 import type { Module } from '../../nn/module.js';
-import { mergeEqualCollectives } from '../merge-collectives.js';
-import { prepareOptimizers, stateTensors, stepArguments } from '../step-arguments.js';
+import { captureDistributed, untrainedNames } from '../capture.js';
+import {
+  prepareOptimizers,
+  type StepArguments,
+  stateTensors,
+  stepArguments,
+} from '../step-arguments.js';
 import type { StepParts } from './memory.js';
 
 /**
@@ -22,6 +26,9 @@ import type { StepParts } from './memory.js';
  * - `fsdp x tp`: the same, with further shards along all other dims.
  */
 export type LayoutName = 'dp' | 'fsdp' | 'tp' | 'fsdp x tp';
+
+/** What errors name. */
+const CALLER = 'plan';
 
 /** All layouts. */
 export const LAYOUTS: readonly LayoutName[] = ['dp', 'fsdp', 'tp', 'fsdp x tp'];
@@ -84,6 +91,21 @@ function shardedDims(
   return dims;
 }
 
+/** @throws ArgumentError for tensors on another type of device than that of the plan */
+function checkDevices(found: StepArguments, deviceType: string): void {
+  const named = [
+    ...found.modules.flatMap((m) => [...m.namedParameters(), ...m.namedBuffers()]),
+    ...found.batch.map((t, i): [string, Tensor] => [`tensor ${i} of the batch`, t]),
+  ];
+  const [name, t] = named.find(([, { device }]) => device.type !== deviceType) ?? [];
+  if (t === undefined) return;
+  throw new ArgumentError(
+    `${CALLER}: expected the tensors of the step on ${deviceType}, the device of the plan, got ` +
+      `${name} on ${t.device}. Make them there, or plan for their device.`,
+    { op: CALLER, argument: 'device' },
+  );
+}
+
 /**
  * Captures the step with its parameters sharded along the last dim of the mesh. They become their
  * shards here, so the step must be a new one.
@@ -95,6 +117,7 @@ export function captureLayout(
   shardParameter: ShardParameter | null,
 ): StepParts {
   const found = stepArguments(args);
+  checkDevices(found, mesh.deviceType);
   const ranks = isTensorParallel ? (mesh.shape.at(-1) as number) : 1;
   const dims = shardedDims(found.modules, ranks, shardParameter);
   noGrad(() => {
@@ -104,7 +127,7 @@ export function captureLayout(
         .narrow(dim, 0, (p.shape[dim] as number) / ranks)
         .contiguous();
   });
-  prepareOptimizers(found);
+  prepareOptimizers(CALLER, found);
   const distribute = new Map<Tensor, Distribute>();
   const everywhere = (placement: Placement, last: Placement): Placement[] =>
     Array.from({ length: mesh.ndim }, (_, i) => (i === mesh.ndim - 1 ? last : placement));
@@ -128,7 +151,14 @@ export function captureLayout(
   for (const t of found.batch)
     if (t.ndim === 0) add(t, Replicate());
     else add(t, isTensorParallel ? Replicate() : Shard(0), Shard(0));
-  const captured = captureStep(trainStep as never, [...args], { distribute });
-  mergeEqualCollectives(captured.graph);
+  const fn = trainStep as (...args: readonly unknown[]) => unknown;
+  const captured = captureDistributed({ caller: CALLER, fn, args: [...args], found, distribute });
+  const untrained = untrainedNames(captured, found);
+  if (untrained !== null)
+    throw new ArgumentError(
+      `${CALLER}: the step computes gradients of ${untrained}, and no optimizer is among its ` +
+        'arguments, whose state and work a plan counts. Pass it in args, and call its step().',
+      { op: CALLER },
+    );
   return captured;
 }
