@@ -13,8 +13,7 @@ export class ValuesAndIndices {
     this.indices = indices;
   }
 
-  *[Symbol.iterator](): Generator<Tensor, void> {
-    yield this.values;
-    yield this.indices;
+  [Symbol.iterator](): IterableIterator<Tensor> {
+    return [this.values, this.indices].values();
   }
 }

@@ -81,8 +81,8 @@ export class Sequential extends Module {
     return this;
   }
 
-  *[Symbol.iterator](): Generator<Module> {
-    for (const child of this.children()) yield child as Module;
+  [Symbol.iterator](): IterableIterator<Module> {
+    return ([...this.children()] as Module[]).values();
   }
 }
 
@@ -129,8 +129,8 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never, neve
     return this;
   }
 
-  *[Symbol.iterator](): Generator<M> {
-    for (const child of this.children()) yield child as unknown as M;
+  [Symbol.iterator](): IterableIterator<M> {
+    return ([...this.children()] as unknown[] as M[]).values();
   }
 }
 
@@ -243,9 +243,9 @@ export class ParameterList extends Module<never, never> {
     return describeParameters(this);
   }
 
-  *[Symbol.iterator](): Generator<Parameter> {
-    for (const [, p] of this.namedParameters('', { recurse: false, removeDuplicate: false }))
-      yield p;
+  [Symbol.iterator](): IterableIterator<Parameter> {
+    const own = this.namedParameters('', { recurse: false, removeDuplicate: false });
+    return Array.from(own, ([, p]) => p).values();
   }
 }
 

@@ -9,6 +9,7 @@ import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, type DTypeLike, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
+import { markLibraryGenerator } from '../core/library-generators.js';
 import { CHANGES, countChange, countingPrototype } from '../core/module-changes.js';
 import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { keep } from '../core/scope.js';
@@ -62,6 +63,7 @@ const bufferArguments = defineArguments(
 function* walkChildren(module: AnyModule): Generator<[string, AnyModule]> {
   for (const [name, value] of members(module)) if (value instanceof Module) yield [name, value];
 }
+markLibraryGenerator(walkChildren);
 
 export interface Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
   (...args: Args): Result;

@@ -1,6 +1,7 @@
 /** Collects and loads the states of modules. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { CheckpointError } from '../core/errors.js';
+import { markLibraryGenerator } from '../core/library-generators.js';
 import { checkFlag, unexpected } from '../core/options.js';
 import { keep } from '../core/scope.js';
 import { formatShape, type Shape, sameShape } from '../core/shape.js';
@@ -39,6 +40,7 @@ function* ownEntries(module: AnyModule): Generator<[string, Tensor]> {
     if (persistent && value) yield [name, value];
   }
 }
+markLibraryGenerator(ownEntries);
 
 /** Options of {@link Module.stateDict}. */
 export interface StateDictOptions {

@@ -1,4 +1,5 @@
 /** The walks over a module and what is below it. */
+import { markLibraryGenerator } from '../core/library-generators.js';
 import { optionsOf, unexpected } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { joined, members, valueAt } from './members.js';
@@ -76,3 +77,6 @@ export function* walkBuffers(
     }
   }
 }
+
+for (const walking of [walkModules, seconds, walkParameters, walkBuffers])
+  markLibraryGenerator(walking);

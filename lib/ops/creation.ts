@@ -6,6 +6,7 @@
 import { type Device, device as deviceOf } from '../core/device.js';
 import { type DType, float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
+import { markLibraryGenerator } from '../core/library-generators.js';
 import { checkNumber, checkSizesOf, kindOf, unexpected } from '../core/options.js';
 import { resultType as promotedType } from '../core/promotion.js';
 import { checkSizes, formatShape, numelOf, type Shape } from '../core/shape.js';
@@ -230,13 +231,15 @@ addMethod('isSetTo', function (other: Tensor) {
     formatShape([...own.shape, ...own.strides]) === formatShape([...given.shape, ...given.strides])
   );
 });
-addMethod(Symbol.iterator, function* () {
+addMethod(Symbol.iterator, rowsOf);
+function* rowsOf(this: Tensor): Generator<Tensor> {
   if (this.ndim === 0)
     throw new ShapeError('a tensor without dims cannot be iterated over; use item()', {
       shape: this.shape,
     });
   for (let i = 0; i < (this.shape[0] as number); i++) yield this.select(0, i);
-});
+}
+markLibraryGenerator(rowsOf);
 
 declare module '../core/tensor.js' {
   interface Tensor {

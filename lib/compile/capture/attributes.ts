@@ -47,7 +47,7 @@ export class AttributeWrites {
 
   /** Undoes the changes since the last call. Whether there were any. */
   undo(recorder: Recorder): boolean {
-    const changes = [...this.changes(recorder)];
+    const changes = this.changes(recorder);
     for (const [module, name] of changes) {
       const before = this.latest.get(module) ?? recorder.guards.modulesBefore().get(module);
       reset(module, name, before as Snapshot);
@@ -79,13 +79,15 @@ export class AttributeWrites {
   }
 
   /** Changed attributes whose values a run can set. Guards find all other changes. */
-  private *changes(recorder: Recorder): Generator<[module: object, name: string, value: unknown]> {
+  private changes(recorder: Recorder): [module: object, name: string, value: unknown][] {
+    const found: [module: object, name: string, value: unknown][] = [];
     for (const [module, first] of recorder.guards.modulesBefore()) {
       const before = this.latest.get(module) ?? first;
       for (const [name, value] of Object.entries(module))
         if (isSettable(value) && !(before.has(name) && Object.is(before.get(name), value)))
-          yield [module, name, value];
+          found.push([module, name, value]);
     }
+    return found;
   }
 }
 

@@ -7,6 +7,7 @@ import { clone } from '../../ops/copy.js';
 import type { EffectName, RunValue } from '../graph/effects.js';
 import { recordFork, recordSeed } from './draws.js';
 import { recordCall } from './functions.js';
+import { refuseIterators } from './generators.js';
 import { recordGrad, takesOver } from './grads.js';
 import { recordHook } from './hooks.js';
 import { runModuleHook } from './module-hooks.js';
@@ -116,7 +117,10 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     readsGrad: (t) => recorder.readsGrad(t),
     readsMemory: (t, fact) => recorder.readsMemory(t, fact),
     setsAsynchronous: (t, value) => recordAsynchronous(recorder, t, value),
-    usesModule: (module) => recorder.guards.addModule(module),
+    usesModule: (module) => {
+      recorder.guards.addModule(module);
+      refuseIterators(recorder);
+    },
     usesOptimizer: (optimizer) => recorder.guards.addOptimizer(optimizer),
     outside: (make) => {
       if (recorder.distributed.size > 0)

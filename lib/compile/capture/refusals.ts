@@ -38,6 +38,9 @@ export const WITHOUT_FULLGRAPH =
 /** What helps where a value was read. */
 export const INSTEAD_OF_VALUES = 'compute with tensors, as where() does, read the value';
 
+/** What helps where an iterator would go on from call to call. */
+export const INSTEAD_OF_STEPS = 'pass the value, take the step';
+
 /** The error of a function that suspends. */
 export function suspendedError(name: string): CompileError {
   const what = `${name} is asynchronous or a generator`;

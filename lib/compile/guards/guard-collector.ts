@@ -11,24 +11,10 @@ import { firstOf, type Matcher } from './matcher.js';
 import { MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
-import { isModule } from './object-walk.js';
+import { isModule, isOpaqueIterator } from './object-walk.js';
 import { OptimizerFacts } from './optimizer-facts.js';
+import { StateBefore } from './state-before.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
-
-/** Own properties of a module or of `this`, as they were before the capture. */
-interface Properties {
-  /** Null for what is no module. */
-  readonly trainingFlag: boolean | null;
-  readonly values: ReadonlyMap<string, unknown>;
-}
-
-/** The own properties that can be written again. */
-function writableValues(value: object): Map<string, unknown> {
-  return new Map(Object.entries(value).filter(([name]) => isWritable(value, name)));
-}
-
-const isWritable = (of: object, name: string): boolean =>
-  Object.getOwnPropertyDescriptor(of, name)?.writable === true;
 
 /** Facts of a tensor that are compared only if the function read them. */
 const memoryFacts: Record<MemoryFact, (t: Tensor) => unknown> = {
@@ -40,16 +26,21 @@ const memoryFacts: Record<MemoryFact, (t: Tensor) => unknown> = {
 /** Collects during one capture. */
 export class GuardCollector {
   private readonly modes = new ModeFacts();
+  private readonly state = new StateBefore();
   private readonly factory = new MatcherFactory({
     tensor: (t, path) => {
       if (!this.tensors.has(t)) this.tensors.set(t, path);
     },
     module: (module, path) => this.addModuleAt(module, path),
+    container: (value, path) => {
+      this.state.add(value);
+      if (isOpaqueIterator(value)) this.iterator ??= named(path);
+    },
+    inner: (value, path) => this.state.addInner(value, path),
   });
   /** Tensors from outside, with their paths. */
   private readonly tensors = new Map<Tensor, string>();
   private readonly modules = new Map<object, ModuleFacts | null>();
-  private readonly properties = new Map<object, Properties>();
   private readonly before = new Map<object, ReadonlyMap<string, unknown>>();
   private readonly overwritten: (readonly [module: object, name: string])[] = [];
   private readonly optimizers = new Set<object>();
@@ -61,6 +52,8 @@ export class GuardCollector {
   private readonly reads = new Map<number | Tensor, Set<MemoryFact>>();
   /** Tensors from outside that the function asked whether they have a history. */
   private readonly histories = new Set<Tensor>();
+  /** The path of an iterator of an array, a map, a set or a string; null if there is none. */
+  iterator: string | null = null;
   private readonly args: Matcher;
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: object | null;
@@ -70,8 +63,7 @@ export class GuardCollector {
     this.args = this.factory.argument(args, 'arguments');
     this.receiver = receiver;
     this.ofReceiver = receiver === null ? null : this.factory.receiver(receiver, 'this');
-    if (receiver !== null && !isModule(receiver))
-      this.properties.set(receiver, { trainingFlag: null, values: writableValues(receiver) });
+    if (receiver !== null && !isModule(receiver)) this.state.add(receiver);
   }
 
   /** Adds a module before its first use. */
@@ -84,9 +76,8 @@ export class GuardCollector {
   private addModuleAt(module: object, path: string): void {
     if (this.modules.has(module) || !isModule(module)) return;
     this.modules.set(module, null);
-    const values = new Map(Object.entries(module));
-    this.properties.set(module, { trainingFlag: module.trainingFlag, values });
-    this.before.set(module, values);
+    this.state.add(module);
+    this.before.set(module, new Map(Object.entries(module)));
     this.modules.set(module, new ModuleFacts(module, path, this.factory));
   }
 
@@ -153,19 +144,13 @@ export class GuardCollector {
    * there is none.
    */
   changed(): string | undefined {
-    return firstOf([...this.modules.values()], (facts) => facts?.difference() ?? null)?.path;
+    const inModules = firstOf([...this.modules.values()], (facts) => facts?.difference() ?? null);
+    return inModules?.path ?? this.state.changed();
   }
 
-  /** Restores the properties of modules and of `this`, because the function is about to run again. */
+  /** Restores all state, because the function is about to run again. */
   restore(): void {
-    for (const [module, { trainingFlag, values }] of this.properties) {
-      const target = module as Record<string, unknown>;
-      if (trainingFlag !== null && target.trainingFlag !== trainingFlag)
-        target.trainingFlag = trainingFlag;
-      for (const name of Object.keys(target))
-        if (!values.has(name) && isWritable(target, name)) delete target[name];
-      for (const [name, value] of values) if (!Object.is(target[name], value)) target[name] = value;
-    }
+    this.state.restore();
   }
 
   /**

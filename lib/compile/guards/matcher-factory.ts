@@ -17,6 +17,10 @@ import { TensorFacts } from './tensor-facts.js';
 export interface References {
   tensor(t: Tensor, path: string): void;
   module(module: object, path: string): void;
+  /** An array, an object, a collection or bytes, before the value is used. */
+  container(value: object, path: string): void;
+  /** An instance inside of an instance, whose identity alone counts. */
+  inner(value: object, path: string): void;
 }
 
 const isContainer = (value: object): boolean =>
@@ -89,13 +93,16 @@ export class MatcherFactory {
     if (again !== null) return again;
     const inner = (item: unknown, at: string): Matcher => this.value(item, at, isInInstance);
     if (isContainer(value) || value instanceof Set) return this.container(value, path, inner);
-    if (ArrayBuffer.isView(value)) return new Bytes(value, this.slot(value));
-    if (isInInstance) return new Same(value);
+    if (ArrayBuffer.isView(value)) return new Bytes(value, this.containerSlot(value, path));
+    if (isInInstance) {
+      this.references.inner(value, path);
+      return new Same(value);
+    }
     return this.instance(value, path);
   }
 
   private instance(value: object, path: string): Matcher {
-    const slot = this.slot(value);
+    const slot = this.containerSlot(value, path);
     const names = Object.keys(value);
     const fields = new Fields(names, this.items(value, names, path, true), slot);
     return new Instance(value, fields);
@@ -106,7 +113,7 @@ export class MatcherFactory {
     path: string,
     inner: (item: unknown, path: string) => Matcher,
   ): Matcher {
-    const slot = this.slot(value);
+    const slot = this.containerSlot(value, path);
     if (Array.isArray(value))
       return new List(
         Array.from(value, (item, i) => inner(item, `${path}[${i}]`)),
@@ -146,6 +153,11 @@ export class MatcherFactory {
   private again(value: object): Matcher | null {
     const slot = this.seen.get(value);
     return slot === undefined ? null : new Again(slot);
+  }
+
+  private containerSlot(value: object, path: string): Slot {
+    this.references.container(value, path);
+    return this.slot(value);
   }
 
   private slot(value: object): Slot {

@@ -22,6 +22,17 @@ export function isModule(value: object): value is ModuleLike {
   return typeof value === 'function' && 'trainingFlag' in value;
 }
 
+/** The iterators of arrays, maps, sets and strings, which do not show where they are. */
+const tags: ReadonlySet<string> = new Set(
+  ['Array', 'Map', 'Set', 'String', 'RegExp String'].map((kind) => `${kind} Iterator`),
+).add('Iterator Helper');
+
+/** Whether a value is an iterator whose place nothing shows. */
+export function isOpaqueIterator(value: object): boolean {
+  const tag = (value as { [Symbol.toStringTag]?: unknown })[Symbol.toStringTag];
+  return typeof tag === 'string' && tags.has(tag);
+}
+
 /** One walk over several values, which may share objects. */
 export class Walk {
   /** Visited objects with their positions. */

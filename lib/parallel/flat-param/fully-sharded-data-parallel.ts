@@ -284,9 +284,13 @@ function wrapBelow(root: nn.AnyModule, settings: Settings): void {
 /** The same walk, with names that have no prefix of a wrapper if they are clean when it begins. */
 function renamed<T>(walk: Iterable<[string, T]>, isClean: () => boolean): Iterable<[string, T]> {
   return {
-    *[Symbol.iterator]() {
+    [Symbol.iterator]() {
       const clean = isClean();
-      for (const [name, value] of walk) yield [clean ? withoutPrefix(name) : name, value];
+      const named = Array.from(walk, ([name, value]): [string, T] => [
+        clean ? withoutPrefix(name) : name,
+        value,
+      ]);
+      return named.values();
     },
   };
 }
