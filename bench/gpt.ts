@@ -6,7 +6,14 @@ export const SIZES = {
   '1.5b': { vocabulary: 50304, width: 1600, heads: 25, hidden: 6400, layers: 48, context: 1024 },
   '8b': { vocabulary: 128256, width: 4096, heads: 32, hidden: 16384, layers: 32, context: 4096 },
 } as const;
-export type Size = (typeof SIZES)[keyof typeof SIZES];
+export interface Size {
+  readonly vocabulary: number;
+  readonly width: number;
+  readonly heads: number;
+  readonly hidden: number;
+  readonly layers: number;
+  readonly context: number;
+}
 
 class Block extends nn.Module {
   readonly n1: nn.LayerNorm;
@@ -66,9 +73,13 @@ export class Gpt extends nn.Module<[input: Tensor, target: Tensor], Tensor> {
   }
 
   override forward(input: Tensor, target: Tensor): Tensor {
+    return nn.functional.crossEntropy(this.logits(input).flatten(0, 1), target.flatten());
+  }
+
+  protected logits(input: Tensor): Tensor {
     let x = this.tokens(input).add(this.positions(arange(input.size(1), { device: input.device })));
     // What a layer makes and backward does not need is freed with the layer.
     for (const layer of this.layers) x = scope(() => layer(x));
-    return nn.functional.crossEntropy(this.head(this.norm(x)).flatten(0, 1), target.flatten());
+    return this.head(this.norm(x));
   }
 }

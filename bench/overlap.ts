@@ -1,7 +1,7 @@
 /**
  * Products beside communication between ranks that are processes, one GPU each: gathered operands,
  * scattered sums, a product while another tensor is gathered. The same rows as peer_overlap.py.
- * usage: overlap.ts [ranks]
+ * usage: overlap.ts [ranks] [product], the products beside gathers alone
  */
 import { fileURLToPath } from 'node:url';
 import {
@@ -101,11 +101,13 @@ async function productBesideGather(world: number): Promise<void> {
 
 if (process.env['RANK'] === undefined) {
   await launch(Number(process.argv[2] ?? cuda.deviceCount()), fileURLToPath(import.meta.url), {
+    args: process.argv.slice(2),
     prefixOutput: false,
   });
 } else {
   await initProcessGroup();
-  for (const rows of [1024, 4096]) await gatheredAndScattered(getWorldSize(), rows);
+  for (const rows of process.argv[3] === 'product' ? [] : [1024, 4096])
+    await gatheredAndScattered(getWorldSize(), rows);
   await productBesideGather(getWorldSize());
   destroyProcessGroup();
 }

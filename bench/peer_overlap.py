@@ -1,6 +1,7 @@
-"""The rows of overlap.ts through PyTorch, and its fused ones: torchrun --nproc-per-node 4 peer_overlap.py"""
+"""The rows of overlap.ts through PyTorch, and its fused ones: torchrun --nproc-per-node 4 peer_overlap.py [product]"""
 import json
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -92,7 +93,7 @@ def product_beside_gather():
 
 
 with torch.no_grad():
-    for rows in (1024, 4096):
+    for rows in () if sys.argv[1:] == ["product"] else (1024, 4096):
         gathered_and_scattered(rows)
     product_beside_gather()
 dist.destroy_process_group()

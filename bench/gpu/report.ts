@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type CollectivesReport, printedCollectives } from '../gpus-table.js';
+import { type CollectivesReport, printedCollectives } from '../gpus/collectives-table.js';
 import { gapOf } from './known-gaps.js';
 import type { Profiles, RowProfile } from './profile.js';
 import type { Row } from './rows.js';
@@ -141,7 +141,7 @@ ${shortRowsText(report, profiles)}
 
 ## Several GPUs
 
-Collectives, distributed tensors, and products beside collectives, with a GPU for each rank. \`npm run bench:gpus\` repeats it on a machine with several GPUs.
+Collectives, distributed tensors, and products beside collectives, with a GPU for each rank. \`npm run bench:collectives\` repeats it on a machine with several GPUs.
 
 - The first columns are the time of a call in a long batch, whichever of host and device is slower. Then come the host's share and the device's alone (ours: calls queued
   behind large ones; PyTorch's: replays of a graph).

@@ -18,7 +18,7 @@ function withoutGpu(program: string, ...args: string[]): { status: number | null
 }
 
 describe('a program that measures GPUs', () => {
-  for (const program of ['gpu/run', 'gpu/profile', 'gpus'])
+  for (const program of ['gpu/run', 'gpu/profile', 'gpus/run', 'gpus/collectives'])
     it(`says what is missing without a GPU, and prints no stack: ${program}`, () => {
       const { status, stderr } = withoutGpu(program);
       assert.equal(status, 1);

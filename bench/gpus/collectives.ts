@@ -1,22 +1,22 @@
 /**
- * The harness of several GPUs: collectives, distributed tensors and products beside them, ours and
+ * Collectives, distributed tensors and products beside them, ours and
  * PyTorch's in turns; prints medians and the medians of the pairs' ratios, and keeps them.
  *
- *   npm run bench:gpus -- [--ranks N] [--rounds N] [--write]
+ *   npm run bench:collectives -- [--ranks N] [--rounds N] [--write]
  */
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
-import { cuda } from '../lib/index.js';
-import { commit, keep, median, python, today, torchVersion } from './figures.js';
+import { cuda } from '../../lib/index.js';
+import { commit, keep, median, python, today, torchVersion } from '../figures.js';
+import { requireGpu, runProgram } from '../program.js';
 import {
   type CollectivesReport,
   type Compared,
   printedCollectives,
   type Times,
-} from './gpus-table.js';
-import { requireGpu, runProgram } from './program.js';
+} from './collectives-table.js';
 
 /** A line of output of a program. */
 interface Row extends Times {
@@ -26,7 +26,7 @@ interface Row extends Times {
 type Round = ReadonlyMap<string, Row>;
 
 const here = fileURLToPath(import.meta.url);
-const folder = path.dirname(here);
+const folder = path.dirname(path.dirname(here));
 const MEASURES = ['us', 'hostUs', 'deviceUs', 'busGBps'] as const;
 
 function rowsOf(command: string, args: readonly string[]): Row[] {
@@ -96,7 +96,7 @@ function ratios(
 }
 
 function main(): void {
-  const command = new Command('bench:gpus')
+  const command = new Command('bench:collectives')
     .option('--ranks <n>', 'a GPU each', Number, cuda.deviceCount())
     .option('--rounds <n>', 'how often each side runs', Number, 3)
     .option('--write', 'keep the figures in bench/results', false)
