@@ -9,6 +9,8 @@ import { callContext } from './call-context.js';
 const FEW_FRAMES = 24;
 const MOST_FRAMES = 60;
 const PLACES_LOOKED_BACK = 64;
+/** More than a line has. */
+const MOST_COLUMNS = 2 ** 26;
 
 type Frame = NodeJS.CallSite;
 
@@ -110,13 +112,19 @@ function textOf(frame: Frame, file: string): string {
     places = new Map();
     texts.set(file, places);
   }
-  const position = frame.getPosition();
+  const position = positionOf(frame);
   let text = places.get(position);
   if (text === undefined) {
     text = describe(frame, file);
     places.set(position, text);
   }
   return text;
+}
+
+/** A number for the place in its file. Bun and Deno lack `getPosition`, the cheapest one. */
+function positionOf(frame: Frame): number {
+  if (typeof frame.getPosition === 'function') return frame.getPosition();
+  return (frame.getLineNumber() ?? 0) * MOST_COLUMNS + (frame.getColumnNumber() ?? 0);
 }
 
 function describe(frame: Frame, file: string): string {

@@ -4,47 +4,9 @@
  * grown enough.
  */
 
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
-import { isMainThread } from 'node:worker_threads';
 import type { Tensor } from '../core/tensor.js';
 import { addonOrStandIn } from '../native/load.js';
-
-/**
- * Helper threads of a parallel young collection would queue for processors that run kernels, and
- * the collection waits for the last helper. V8's flags are those of the process, and other threads
- * may be collecting, so the flag is set once and never reset.
- */
-const ALONE = '--no-parallel-scavenge';
-
-type Collector = (options?: { type: 'minor' | 'major' }) => void;
-let collector: Collector | null = null;
-
-function loadCollector(): Collector {
-  collector ??= (globalThis as { gc?: Collector }).gc ?? exposedCollector();
-  return collector;
-}
-
-/** Another thread may reset the flag in between. */
-const MOST_TRIES = 1000;
-
-function exposedCollector(): Collector {
-  for (let i = 0; i < MOST_TRIES; i++) {
-    setFlagsFromString('--expose-gc');
-    const found = runInNewContext('globalThis.gc') as Collector | undefined;
-    setFlagsFromString('--no-expose-gc');
-    if (found !== undefined) return found;
-  }
-  return () => {}; // V8 then collects by itself
-}
-
-let alone = false;
-
-function collectYoung(collect: Collector): void {
-  if (!alone && isMainThread) setFlagsFromString(ALONE);
-  alone = true;
-  collect({ type: 'minor' });
-}
+import { type Collector, collector } from './collector.js';
 
 /**
  * A young collection runs after this many storages of at least this many bytes. The count is small
@@ -55,6 +17,8 @@ const MINOR_COUNT = 256;
 const MINOR_FLOOR_BYTES = 256 * 2 ** 10;
 /** A young collection also runs after this many bytes, times the slack. */
 const MINOR_BYTES = 16 * 2 ** 20;
+/** Where only full collections are offered, one runs after so many storages: each takes longer. */
+const FULL_COUNT = 2 ** 15;
 /**
  * An old collection runs when the survivors of young collections have grown by this factor, and by
  * this much times the slack.
@@ -113,7 +77,7 @@ function readTokens(): TokenCounts {
 
 /** Full collection: drops every tensor that nothing refers to. */
 export function collectGarbage(): void {
-  loadCollector()();
+  collector().full();
   survivors = readTokens();
   afterMajor = survivors;
   bytesSinceMinor = 0;
@@ -151,27 +115,39 @@ function watchTurns(): void {
 }
 
 function relieve(): void {
-  const collect = loadCollector();
+  const collect = collector();
   // Some storages were disposed or collected already: wait for as many again.
   const { count, bytes } = readTokens();
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
   if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < minorBytes() * 0.9) return;
-  // Collections by count are worth their time, because the garbage is still in the cache.
-  // Collections by bytes keep to their share.
-  if (countSinceMinor < minorCount) minor.run(() => collectYoung(collect));
-  else collectYoung(collect);
+  if (collect.young === null) relieveFully(collect);
+  else relieveYoung(collect, collect.young);
   bytesSinceMinor = 0;
   countSinceMinor = 0;
+  watchTurns();
+}
+
+function relieveYoung({ full }: Collector, young: () => void): void {
+  // Collections by count are worth their time, because the garbage is still in the cache.
+  // Collections by bytes keep to their share.
+  if (countSinceMinor < minorCount) minor.run(young);
+  else young();
   survivors = readTokens();
   if (hasGrown(survivors)) {
-    major.run(collect);
+    major.run(full);
     survivors = readTokens();
     afterMajor = survivors;
   }
-  watchTurns();
   // Many survivors make a collection expensive: the next one waits for as many new storages.
   minorCount = Math.max(MINOR_COUNT, survivors.count);
+}
+
+function relieveFully({ full }: Collector): void {
+  minor.run(full);
+  survivors = readTokens();
+  afterMajor = survivors;
+  minorCount = Math.max(FULL_COUNT, survivors.count);
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {

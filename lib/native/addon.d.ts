@@ -373,9 +373,11 @@ export interface Addon {
   emptyCache(device: number, idleMs: number): void;
   /**
    * Writes the number of live tokens and the bytes of their storages, of all devices, into the
-   * first two words.
+   * first two words. After {@link deferFinalizers}, frees the storages of collected tokens first.
    */
   tokenCounts(): void;
+  /** From now on tokens have no finalizers, because this runtime runs them too late. */
+  deferFinalizers(): void;
   /** Returns free memory of the C heap, for example of ArrayBuffers, to the system. */
   trimHeap(): void;
   /** Waits for everything and stops threads. For tests; process exit needs no call. */

@@ -45,6 +45,8 @@ export function loadAddon(): Addon {
   const addon = loadFrom(folder);
   if (process.env['SHARDWISE_BLOCKING'] === '1') addon.setBlocking(true);
   if (shared[childKey] !== undefined) addon.endWithParent();
+  // Deno finalizes values only when the event loop turns, and a training loop need not turn it.
+  if (process.versions['deno'] !== undefined) addon.deferFinalizers();
   shared[loadedKey] = { addon, root: folder };
   return addon;
 }

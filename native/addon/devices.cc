@@ -226,12 +226,18 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// Writes to the shared words: the number of live tokens and the bytes of their storages, on all
-// devices.
+// Frees the storages of collected tokens where finalizers are deferred. Writes to the shared words:
+// the number of live tokens and the bytes of their storages, on all devices.
 napi_value token_counts(napi_env env, napi_callback_info) {
   Environment& state = state_of(env);
+  state.sweep_tokens();
   state.words[0] = static_cast<double>(state.tokens);
   state.words[1] = static_cast<double>(state.token_bytes);
+  return nullptr;
+}
+
+napi_value defer_finalizers(napi_env env, napi_callback_info) {
+  state_of(env).defers_finalizers = true;
   return nullptr;
 }
 
@@ -318,6 +324,7 @@ void export_devices(napi_env env, napi_value exports) {
   export_function<empty_cache>(env, exports, "emptyCache");
   export_function<trim_heap>(env, exports, "trimHeap");
   export_function<token_counts>(env, exports, "tokenCounts");
+  export_function<defer_finalizers>(env, exports, "deferFinalizers");
   export_function<memory_snapshot>(env, exports, "memorySnapshot");
   export_function<shutdown>(env, exports, "shutdown");
 }

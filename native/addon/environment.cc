@@ -168,6 +168,7 @@ void Environment::close() {
   streams.clear();
   storages = StorageTable{};
   plans.clear();
+  weak_tokens.clear();
   // For other threads that continue; a process that ends needs nothing.
   if (--environments > 0) trim_c_heap();
 }
@@ -372,6 +373,35 @@ void when_others_are_done(const StorageEntry& entry, std::function<void()> then)
 }
 
 }  // namespace
+
+napi_value Environment::make_collectable(void* data, node_api_basic_finalize on_collected) {
+  napi_value token = nullptr;
+  if (!defers_finalizers) {
+    const napi_status made = napi_create_external(env, data, on_collected, this, &token);
+    return made == napi_ok ? token : nullptr;
+  }
+  napi_ref weak = nullptr;
+  if (napi_create_object(env, &token) != napi_ok ||
+      napi_create_reference(env, token, 0, &weak) != napi_ok)
+    return nullptr;
+  weak_tokens.push_back({weak, data, on_collected});
+  return token;
+}
+
+void Environment::sweep_tokens() {
+  size_t kept = 0;
+  for (const WeakToken& each : weak_tokens) {
+    napi_value token = nullptr;
+    napi_get_reference_value(env, each.reference, &token);
+    if (token) {
+      weak_tokens[kept++] = each;
+    } else {
+      napi_delete_reference(env, each.reference);
+      each.on_collected(env, each.data, this);
+    }
+  }
+  weak_tokens.resize(kept);
+}
 
 void Environment::release(int64_t handle, bool collected) {
   StorageEntry* entry = closed ? nullptr : storages.find(handle);

@@ -57,6 +57,13 @@ struct SharedToken {
   int count = 0;
 };
 
+// A token of a runtime that defers finalizers: see Environment::make_collectable.
+struct WeakToken {
+  napi_ref reference;
+  void* data;
+  node_api_basic_finalize on_collected;
+};
+
 struct GlooEngine;
 struct GlooWorld;
 struct Member;
@@ -103,6 +110,10 @@ struct Environment {
   int64_t tokens = 0, token_bytes = 0;
   SharedToken* shared_token = nullptr;  // the last token, while JavaScript holds it
   int64_t external_delta = 0;           // to be reported to the engine
+  // Whether finalizers wait for the event loop, as in Deno: a loop that does not wait for anything
+  // would never free memory.
+  bool defers_finalizers = false;
+  std::vector<WeakToken> weak_tokens;
   // of ArrayBuffers whose storages were freed, perhaps in a garbage collection; deleted after it
   std::vector<napi_ref> dropped_refs;
 
@@ -113,6 +124,11 @@ struct Environment {
   // than needed.
   void park_stream(Stream& stream);
   Stream* reuse_stream(int32_t device, int32_t priority);
+  // A JavaScript value; `on_collected(env, data, this)` is called once it is collected, or in the
+  // next sweep after that. Null in a worker that is being stopped.
+  napi_value make_collectable(void* data, node_api_basic_finalize on_collected);
+  // Where finalizers are deferred, does their work for all tokens that were collected.
+  void sweep_tokens();
   void release(int64_t handle, bool collected);
   // Frees the block in the order of its owner stream, once all streams that used it are done. Does
   // not wait.

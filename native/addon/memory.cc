@@ -268,11 +268,8 @@ Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64
 }
 
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
-  napi_value token = nullptr;
-  // Fails in a worker that is being stopped; the storage is then freed with its environment.
-  if (napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state,
-                           &token) != napi_ok)
-    return nullptr;
+  napi_value token = state.make_collectable(reinterpret_cast<void*>(handle), on_collected);
+  if (!token) return nullptr;  // the storage is freed with its environment
   account_token(state, entry);
   return token;
 }
@@ -286,8 +283,8 @@ napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry) 
   }
   auto* fresh = new SharedToken;
   fresh->handles[fresh->count++] = handle;
-  napi_value token = nullptr;
-  if (napi_create_external(state.env, fresh, on_shared_collected, &state, &token) != napi_ok) {
+  napi_value token = state.make_collectable(fresh, on_shared_collected);
+  if (!token) {
     delete fresh;
     return nullptr;
   }

@@ -251,10 +251,8 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
           .read();
   if (!status.ok()) return fail_call(env, status.code, error);
   const int64_t id = state.next_plan++;
-  napi_value token = nullptr;
-  if (napi_create_external(env, reinterpret_cast<void*>(id), on_plan_collected, &state, &token) !=
-      napi_ok)
-    return nullptr;
+  napi_value token = state.make_collectable(reinterpret_cast<void*>(id), on_plan_collected);
+  if (!token) return nullptr;
   state.plans[id] = std::move(plan);
   state.words[0] = static_cast<double>(id);
   return token;

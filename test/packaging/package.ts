@@ -1,4 +1,4 @@
-/** Packs what `npm publish` would ship with the current addon, and runs other Node versions. */
+/** Packs what `npm publish` would ship with the current addon. */
 import { execFileSync } from 'node:child_process';
 import {
   cpSync,
@@ -148,34 +148,6 @@ export function barePath(): string {
     { mode: 0o755 },
   );
   return folder;
-}
-
-/**
- * The node binary of a major version from the registry; null if the registry cannot be reached
- * outside of CI.
- */
-export function nodeBinary(major: number): string | null {
-  if (process.versions.node.startsWith(`${major}.`)) return process.execPath;
-  const folder = path.join(root, 'node_modules', '.cache', 'shardwise', `node-${major}`);
-  const name = `node-${platform}`;
-  const binary = path.join(folder, 'node_modules', name, 'bin', 'node');
-  if (existsSync(binary)) return binary;
-  mkdirSync(folder, { recursive: true });
-  try {
-    npm(folder, [
-      'install',
-      '--prefix',
-      '.',
-      '--no-save',
-      '--ignore-scripts',
-      '--no-package-lock',
-      `${name}@${major}`,
-    ]);
-  } catch (error) {
-    if (process.env['CI']) throw error;
-    return null;
-  }
-  return binary;
 }
 
 export function bytesBelow(folder: string): number {

@@ -1,0 +1,56 @@
+/** The packed package on every runtime that it supports: npm run test:runtimes. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { cpSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { npm, pack, removeTemporaryFolders, root, temporaryFolder } from '../packaging/package.js';
+import { binaryOf, type Runtime, runtimes } from './runtimes.js';
+
+const programs = {
+  'modules.mjs': 'computes, imported and required, and compiled',
+  'required.cjs': 'computes in CommonJS and in a worker',
+  'local.mjs': 'runs ranks in one process, and names the place of a mismatch',
+  'processes.mjs': 'runs ranks as processes, and names the one that fails or dies',
+  'memory.mjs': 'has flat memory in 20,000 training steps that await nothing',
+} as const;
+
+describe('the package on', function () {
+  this.timeout(240_000);
+  let folder: string;
+
+  before(() => {
+    const tarball = pack();
+    folder = temporaryFolder('runtimes');
+    writeFileSync(path.join(folder, 'package.json'), '{ "name": "consumer", "private": true }\n');
+    cpSync(path.join(root, 'test', 'runtimes', 'programs'), folder, { recursive: true });
+    npm(folder, ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', tarball]);
+  });
+
+  after(removeTemporaryFolders);
+
+  function output(runtime: Runtime, ...program: string[]): string {
+    const { status, signal, stdout, stderr } = spawnSync(
+      binaryOf(runtime),
+      [...runtime.args, ...program],
+      { cwd: folder, encoding: 'utf8', timeout: 120_000 },
+    );
+    assert.equal(status, 0, `${program[0]}: status ${status}, signal ${signal}\n${stderr}`);
+    return stdout;
+  }
+
+  for (const runtime of runtimes)
+    describe(runtime.name, () => {
+      before(() => binaryOf(runtime));
+
+      for (const [program, what] of Object.entries(programs))
+        it(what, () => output(runtime, program));
+
+      it('answers "shardwise doctor"', () => {
+        const main = path.join('node_modules', 'shardwise', 'dist', 'cli', 'main.js');
+        const report = JSON.parse(output(runtime, main, 'doctor', '--json'));
+        assert.equal(report.addon.loaded, true);
+        assert.ok(report.cpu.numCores >= 1);
+        assert.equal(report.libraries.length, 4);
+      });
+    });
+});
