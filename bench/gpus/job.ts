@@ -43,7 +43,7 @@ export interface Job {
   readonly steps: number;
   readonly device: 'cpu' | 'cuda';
   readonly dtype: 'bfloat16' | 'float32';
-  /** A folder for the trace of a step, or null. */
+  /** The folder for the trace of a step, or null. */
   readonly trace: string | null;
   readonly modes: readonly Mode[];
 }
@@ -63,8 +63,8 @@ export interface Trained {
   readonly tokensPerSecond: number;
   readonly peakGiB: number;
   readonly reservedGiB: number;
-  /** Communication of a traced step beside which nothing computes; null without a trace. */
-  readonly exposedMs: number | null;
+  /** The file with the trace of a step of rank 0, or null. */
+  readonly trace: string | null;
   /** The loss of each step, the first ones that warm up included. */
   readonly losses: readonly number[];
   /** Seconds until the model is there, and of the first step. */

@@ -40,9 +40,9 @@ GIB = 2**30
 
 
 def hashed(index, salt):
-    x = (index * 1103515245 + (salt * 12345 + 1)).remainder(PRIME)
+    x = (index * 1103515245).add_(salt * 12345 + 1).remainder_(PRIME)
     for _ in range(2):
-        x = (x * x + 1).remainder(PRIME)
+        x.mul_(x).add_(1).remainder_(PRIME)
     return x
 
 
@@ -76,7 +76,7 @@ def initialize(model, mesh):
             torch.arange(begin, begin + size, device=local.device) for begin, size in region_of(p, mesh)
         )
         values = hashed(rows[:, None] * p.shape[1] + columns, i).double()
-        local.copy_((values * (2 * BOUND / PRIME) - BOUND).float())
+        local.copy_(values.mul_(2 * BOUND / PRIME).sub_(BOUND).float())
 
 
 def tokens_of(job, rank, salt, device):
@@ -145,9 +145,10 @@ class Training:
             for i, layer in enumerate(model.layers):
                 model.layers[i] = checkpoint_wrapper(layer, preserve_rng_state=False)
         if mode["compile"]:
-            for layer in model.layers:
-                layer.compile()
-            model.loss_of_rows = torch.compile(model.loss_of_rows)
+            for i, layer in enumerate(model.layers):
+                model.layers[i] = torch.compile(layer)
+            if tp == 1:
+                model.loss_of_rows = torch.compile(model.loss_of_rows)
         if job["parallel"] == "fsdp":
             shard(model, mesh["dp"], job, mode)
             model.to_empty(device=device)
@@ -213,6 +214,22 @@ def timed(training, device):
     return host * 1e3, (time.perf_counter() - begin) * 1e3
 
 
+def traced(training, job, mode, device):
+    """Traces kernels of a step on rank 0. Returns the file."""
+    if job["trace"] is None or device.type != "cuda":
+        return None
+    if dist.get_rank() > 0:
+        training.step()
+        settle(device)
+        return None
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        training.step()
+        settle(device)
+    file = os.path.join(job["trace"], f"torch-{job['name']}-{mode['name']}.json".replace(" ", "-"))
+    profile.export_chrome_trace(file)
+    return file
+
+
 def trained(job, mode, device):
     begin = time.perf_counter()
     training = Training(job, mode, device)
@@ -242,7 +259,7 @@ def trained(job, mode, device):
         "tokensPerSecond": tokens * 1e3 / step / job["tensorRanks"],
         "peakGiB": torch.cuda.max_memory_allocated() / GIB if of_cuda else 0,
         "reservedGiB": torch.cuda.max_memory_reserved() / GIB if of_cuda else 0,
-        "exposedMs": None,
+        "trace": traced(training, job, mode, device),
         "losses": training.read(),
         "startSeconds": start,
         "firstStepSeconds": first / 1e3,
@@ -274,8 +291,8 @@ def main():
             with attention_of(mode):
                 show(trained(job, mode, device))
         except Exception as error:  # the next mode may work
-            reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-            show({"name": job["name"], "mode": mode["name"], "error": reason})
+            said = " ".join(str(error).split())[:300]
+            show({"name": job["name"], "mode": mode["name"], "error": f"{type(error).__name__}: {said}"})
         gc.collect()
         if device.type == "cuda":
             torch._dynamo.reset()

@@ -6,10 +6,13 @@
  *   npm run bench:gpus -- [--rows a,b] [--rounds N] [--ranks N] [--seconds S]
  *     [--modes default,kept,kind,compile] [--traces FOLDER] [--write]
  */
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
 import { Command } from 'commander';
 import { cuda } from '../../lib/index.js';
 import { commit, keep, store, today, torchVersion } from '../figures.js';
 import { requireGpu, runProgram } from '../program.js';
+import { type Communication, communicationIn } from './exposed.js';
 import type { Job, Mode, Trained } from './job.js';
 import { type Compared, ROWS, rowsOf } from './rows.js';
 import { ours, type Program, run, theirs } from './side.js';
@@ -82,8 +85,9 @@ class Harness {
   private async run(row: string, side: Side, program: Program): Promise<void> {
     const begin = performance.now();
     const failure = await run(program, this.given.seconds, (line) => {
-      console.log(side, JSON.stringify(line));
-      added(this.report, row, side, line as Trained | Timed);
+      const whole = { ...line, ...communication(line as Partial<Trained>) } as Trained | Timed;
+      console.log(side, JSON.stringify(whole));
+      added(this.report, row, side, whole);
       this.keep();
     });
     const seconds = ((performance.now() - begin) / 1e3).toFixed(1);
@@ -96,6 +100,15 @@ class Harness {
   private keep(): void {
     store(this.report.machine, 'training', this.report);
   }
+}
+
+/** What the trace of a step says. The file stays, compressed. */
+function communication({ trace = null }: Partial<Trained>): Partial<Communication> {
+  if (trace === null) return {};
+  const found = communicationIn(trace);
+  writeFileSync(`${trace}.gz`, gzipSync(readFileSync(trace)));
+  rmSync(trace);
+  return found;
 }
 
 await runProgram(async () => {

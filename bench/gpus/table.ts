@@ -13,7 +13,8 @@ export interface Timed {
 type Failed = Pick<Trained, 'name' | 'mode'> & { readonly error: string };
 
 const MEASURES = [
-  ...(['stepMs', 'aheadMs', 'hostMs', 'tokensPerSecond', 'exposedMs', 'us'] as const),
+  ...(['stepMs', 'aheadMs', 'hostMs', 'tokensPerSecond', 'us'] as const),
+  ...(['communicationMs', 'exposedMs'] as const),
   ...(['peakGiB', 'reservedGiB', 'startSeconds', 'firstStepSeconds'] as const),
 ];
 type Measure = (typeof MEASURES)[number];

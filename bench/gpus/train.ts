@@ -92,7 +92,7 @@ async function trained(job: Job, mode: Mode): Promise<Trained> {
     tokensPerSecond: (job.batch * job.model.context * 1e3) / stepMs / job.tensorRanks,
     peakGiB: peakAllocatedBytes / GIB,
     reservedGiB: peakReservedBytes / GIB,
-    exposedMs: null,
+    trace: null,
     losses: await trainer.read(),
     startSeconds: start / 1e3,
     firstStepSeconds: first / 1e3,

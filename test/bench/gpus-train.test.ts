@@ -1,5 +1,6 @@
 /** The training of bench:gpus is the same however it is sharded, and its figures are compared. */
 import assert from 'node:assert/strict';
+import { communicationOf } from '../../bench/gpus/exposed.js';
 import type { Job, Mode, Trained } from '../../bench/gpus/job.js';
 import { ROWS, rowsOf } from '../../bench/gpus/rows.js';
 import { training } from '../../bench/gpus/sharded.js';
@@ -103,7 +104,7 @@ describe('rows of bench:gpus', () => {
 describe('the report of bench:gpus', () => {
   const line = (modeName: string, stepMs: number, all: number[]): Trained => ({
     ...{ name: 'a', mode: modeName, stepMs, aheadMs: stepMs, hostMs: 1, tokensPerSecond: 1e6 },
-    ...{ peakGiB: 1, reservedGiB: 1, exposedMs: null, losses: all },
+    ...{ peakGiB: 1, reservedGiB: 1, trace: null, losses: all },
     ...{ startSeconds: 1, firstStepSeconds: 1 },
   });
 
@@ -118,6 +119,27 @@ describe('the report of bench:gpus', () => {
     assert.deepEqual([row?.firstLossDifference, row?.lossDifference], [0, 0.2]);
     assert.match(printedReport(report), /\| a \| ours default \| 10\.0 .*\| 1\.50 \| 20\.000 % \|/);
     assert.match(printedReport(report), /torch kind .*OutOfMemoryError: no memory/);
+  });
+});
+
+describe('the communication in a trace', () => {
+  const slice = (cat: string, name: string, ts: number, dur: number, device = 'cuda:0') => ({
+    ...{ ph: 'X', cat, name, ts, dur },
+    args: { device },
+  });
+
+  it('is hidden where a kernel runs at the same time on another stream', () => {
+    const traceEvents = [
+      slice('collective', 'allGatherIntoTensor', 0, 4_000),
+      slice('kernel', 'ncclDevKernel_ReduceScatter', 10_000, 2_000),
+      slice('kernel', 'gemm', 1_000, 1_000),
+      slice('kernel', 'gemm', 1_500, 1_500),
+      slice('gpu_memcpy', 'copy', 11_500, 3_000),
+      slice('cpu_op', 'add', 0, 20_000),
+      slice('kernel', 'add', 0, 20_000, 'cpu'),
+    ];
+    const found = communicationOf({ traceEvents });
+    assert.deepEqual(found, { communicationMs: 6, exposedMs: 3.5 });
   });
 });
 
