@@ -84,7 +84,7 @@ function regionsChanged(): void {
  * a dtype other than bfloat16 and float16
  * @see PyTorch `torch.autocast`; Micikevicius et al., arXiv:1710.03740
  * @example
- * const loss = amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () => criterion(model(x), y));
+ * const loss = amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () => model(x).mean());
  * loss.backward();
  */
 export function autocast<T>(options: AutocastOptions, fn: () => T): T {

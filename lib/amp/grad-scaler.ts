@@ -86,6 +86,7 @@ type Stage = 'ready' | 'unscaled' | 'stepped';
  *
  * @see PyTorch `torch.amp.GradScaler`
  * @example
+ * const scaler = new amp.GradScaler({ device: 'cuda' });
  * scaler.scale(loss).backward();
  * scaler.step(optimizer);
  * scaler.update();

@@ -131,6 +131,10 @@ interface GradFunction {
  *
  * @throws AutogradError as {@link backward}, and if the outputs do not depend on an input (unless
  * `allowUnused`).
+ * @example
+ * const w = tensor([1, 2], { requiresGrad: true });
+ * const [g] = autograd.grad(w.square().sum(), [w]);
+ * g; // [2, 4]
  */
 export const grad = defineFunction(
   'grad(outputs, inputs, /, gradOutputs, retainGraph, createGraph, *, allowUnused)',
@@ -352,10 +356,21 @@ declare module '../core/tensor.js' {
      * are given by position in this order, or as options.
      *
      * @throws AutogradError, InPlaceError
-     * @example loss.backward({ retainGraph: true });
+     * @example
+     * const w = tensor([1, 2], { requiresGrad: true });
+     * w.square().sum().backward();
+     * w.grad; // [2, 4]
      */
     backward: MethodOf<typeof backwardOf>;
-    /** Runs when this tensor's gradient is known; may return another one to use instead. */
+    /**
+     * Runs when this tensor's gradient is known; may return another one to use instead.
+     *
+     * @example
+     * const w = ones([2], { requiresGrad: true });
+     * w.registerHook((g) => g.mul(10));
+     * w.sum().backward();
+     * w.grad; // [10, 10]
+     */
     registerHook(hook: TensorHook): HookHandle;
     /** Runs after a gradient was accumulated into this leaf. */
     registerPostAccumulateGradHook(hook: (t: Tensor) => void): HookHandle;

@@ -208,10 +208,10 @@ type ForwardResult<C> = C extends { forward(ctx: FunctionContext, ...args: never
  * @see PyTorch `torch.autograd.Function`
  * @example
  * class Double extends autograd.Function {
- *   static forward(ctx: FunctionContext, x: Tensor) { return x.mul(2); }
- *   static backward(ctx: FunctionContext, g: Tensor) { return g.mul(2); }
+ *   static forward(ctx: autograd.FunctionContext, x: Tensor) { return x.mul(2); }
+ *   static backward(ctx: autograd.FunctionContext, g: Tensor) { return g.mul(2); }
  * }
- * const y = Double.apply(x);
+ * Double.apply(tensor([1, 2])); // [2, 4]
  */
 export abstract class Function {
   /**

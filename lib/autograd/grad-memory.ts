@@ -14,7 +14,12 @@ import { accumulatorOf } from './accumulate-grad.js';
  * @throws AutogradError for a tensor that is no leaf with a gradient, and for memory that does not
  * fit; ArgumentError for what is no tensor
  * @see PyTorch `gradient_as_bucket_view`, which its DistributedDataParallel has for itself
- * @example autograd.setGradMemory(weight, buffer.narrow(0, 0, weight.numel()).viewAs(weight));
+ * @example
+ * const weight = new nn.Parameter(zeros([2, 3]));
+ * const buffer = zeros([8]);
+ * autograd.setGradMemory(weight, buffer.narrow(0, 0, weight.numel()).viewAs(weight));
+ * weight.sum().backward();
+ * buffer; // [1, 1, 1, 1, 1, 1, 0, 0]
  */
 export function setGradMemory(leaf: Tensor, memory: Tensor | null): void {
   const op = 'setGradMemory';

@@ -71,6 +71,11 @@ function withMode<T>(op: string, value: boolean, infer: boolean, fn: () => T): T
 /**
  * Runs `fn` without recording operations: results do not require gradients. @throws ArgumentError
  * for async functions.
+ *
+ * @example
+ * const w = ones([2], { requiresGrad: true });
+ * const y = noGrad(() => w.mul(2));
+ * y.requiresGrad; // false
  */
 export function noGrad<T>(fn: () => T): T {
   return withMode('noGrad', false, inference, fn);

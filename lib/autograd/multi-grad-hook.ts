@@ -28,7 +28,10 @@ const MODES = ['all', 'any'] as const;
  * @throws ArgumentError for what is no tensor, no function or no mode. @throws AutogradError for a
  * tensor that requires no gradient
  * @see PyTorch `torch.autograd.graph.register_multi_grad_hook`
- * @example autograd.registerMultiGradHook([x, y], () => console.log('both'), { mode: 'all' });
+ * @example
+ * const [a, b] = [ones([2], { requiresGrad: true }), ones([2], { requiresGrad: true })];
+ * autograd.registerMultiGradHook([a, b], () => console.log('both'), { mode: 'all' });
+ * a.mul(b).sum().backward();
  */
 export const registerMultiGradHook = defineFunction(
   'registerMultiGradHook(tensors, fn, *, mode)',

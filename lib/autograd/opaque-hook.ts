@@ -21,8 +21,12 @@ export interface OpaqueHookOptions {
  * @throws ArgumentError for a hook that is no function, and a key that is no array
  * @see PyTorch, whose compiled autograd treats hooks with `_dynamo.disable` alike
  * @example
- * const reduce = autograd.opaqueHook(() => reducer.start(bucket), ['reduce', bucket]);
- * weight.registerPostAccumulateGradHook(reduce);
+ * const weight = ones([2], { requiresGrad: true });
+ * let calls = 0;
+ * const count = autograd.opaqueHook(() => void calls++, ['count']);
+ * weight.registerPostAccumulateGradHook(count);
+ * weight.sum().backward();
+ * calls; // 1
  */
 export function opaqueHook<F extends () => void>(
   hook: F,

@@ -132,7 +132,10 @@ export class SafetensorsFile {
    * @throws CheckpointError if the file has no tensor of this name; ArgumentError, ShapeError,
    * IndexError for ranges that do not fit the tensor
    * @example
-   * const rows = await file.get('embedding.weight', { ranges: [[1000, 2000]] });
+   * await saveSafetensors('model.safetensors', { weight: arange(6).reshape([3, 2]) });
+   * await using file = await SafetensorsFile.open('model.safetensors');
+   * const rows = await file.get('weight', { ranges: [[1, 3]] });
+   * rows; // [[2, 3], [4, 5]]
    */
   async get(name: string, options: GetOptions = {}): Promise<Tensor> {
     if (typeof name !== 'string') throw unexpected('SafetensorsFile.get', 'name', 'a string', name);
@@ -167,8 +170,11 @@ export class SafetensorsFile {
    * ShapeError if a target does not have the shape of its part; ArgumentError, IndexError for
    * ranges that do not fit the tensor
    * @example
-   * const rows = zeros([1000, 64]);
-   * await file.readInto([{ name: 'embedding.weight', ranges: [[1000, 2000]], into: rows }]);
+   * await saveSafetensors('model.safetensors', { weight: arange(6, { dtype: float32 }).reshape([3, 2]) });
+   * await using file = await SafetensorsFile.open('model.safetensors');
+   * const rows = zeros([2, 2]);
+   * await file.readInto([{ name: 'weight', ranges: [[1, 3]], into: rows }]);
+   * rows; // [[2, 3], [4, 5]]
    */
   async readInto(
     requests: readonly ReadIntoRequest[],
@@ -282,6 +288,10 @@ async function readAt(
  * SafetensorsFile.names} has the order of the file.
  *
  * @throws CheckpointError if the file is damaged or hostile, or is not a regular file
+ * @example
+ * await saveSafetensors('model.safetensors', { weight: ones([2]) });
+ * const { weight } = await loadSafetensors('model.safetensors');
+ * weight; // [1, 1]
  */
 export async function loadSafetensors(
   path: string,

@@ -49,6 +49,8 @@ export interface SavedFile {
  * @throws CheckpointError if the file cannot be written, `path` is not a regular file, or a tensor
  * changes during the save; ArgumentError if `path` is not a path or a value not a tensor
  * @see https://github.com/huggingface/safetensors for the format
+ * @example
+ * await saveSafetensors('model.safetensors', new nn.Linear(8, 4).stateDict());
  */
 export async function saveSafetensors(
   path: string,

@@ -79,6 +79,10 @@ export type CompilableModule = ((...args: never[]) => unknown) & { readonly forw
  * function, or its function other outputs than the graph has. With `fullgraph`, a call throws
  * CompileError if the function has an effect that a graph cannot repeat: reads a value, registers
  * a hook, seeds a generator, runs backward
+ * @example
+ * const fn = compile((x: Tensor) => x.sin().square().sum());
+ * fn(zeros([4])); // 0
+ * fn(zeros([4])); // 0
  */
 export function compile<M extends CompilableModule>(module: M, options?: CompileOptions): M;
 export function compile(

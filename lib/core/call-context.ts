@@ -86,7 +86,10 @@ export function insideBackwardOf<T>(modules: readonly object[], fn: () => T): T 
  * calls collectives says so what it does; and the search for the program's line, which takes tens
  * of microseconds in a deep stack, is saved.
  *
- * @example withCallSite('the all-gather of blocks.0', () => allGatherIntoTensor(whole, shard));
+ * @example
+ * const [whole, shard] = [zeros([4]), ones([2])];
+ * withCallSite('the all-gather of blocks.0', () => allGatherIntoTensor(whole, shard));
+ * await whole.read(); // [1, 1, 1, 1]
  */
 export function withCallSite<T>(site: string, fn: () => T): T {
   const before = callContext.site;

@@ -121,6 +121,8 @@ function findShard(dim: number): ShardPlacement {
  *
  * @throws ArgumentError unless `dim` is a whole number
  * @see PyTorch `torch.distributed.tensor.Shard`
+ * @example
+ * distributeTensor(ones([4, 3]), mesh, [Shard(0)]).toLocal().shape; // [2, 3]
  */
 export const Shard: Interned<[dim: number], Shard> = interned(
   'Shard',
@@ -132,6 +134,8 @@ export const Shard: Interned<[dim: number], Shard> = interned(
  * Each rank of the mesh dimension holds the whole tensor.
  *
  * @see PyTorch `torch.distributed.tensor.Replicate`
+ * @example
+ * distributeTensor(ones([4, 3]), mesh, [Replicate()]).toLocal().shape; // [4, 3]
  */
 export const Replicate: Interned<[], Replicate> = interned(
   'Replicate',
@@ -145,6 +149,9 @@ export const Replicate: Interned<[], Replicate> = interned(
  *
  * @throws ArgumentError for an unknown reduction
  * @see PyTorch `torch.distributed.tensor.Partial`
+ * @example
+ * const sum = DTensor.fromLocal(ones([2]), mesh, [Partial()]);
+ * await sum.fullTensor().read(); // [2, 2]
  */
 export const Partial: Interned<[reduceOp?: ReduceOpName], Partial> = interned(
   'Partial',

@@ -222,6 +222,12 @@ export function nextDraw(
 /**
  * Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA, and on any
  * mesh if all ranks pass it.
+ *
+ * @example
+ * manualSeed(0);
+ * const first = randn([3]);
+ * manualSeed(0);
+ * randn([3]).equal(first); // true
  */
 export function manualSeed(seed: number): Generator {
   return currentGenerator().manualSeed(seed);
@@ -248,7 +254,12 @@ export function seed(): number {
  *
  * @throws ArgumentError if `fn` is no function, or returns a promise
  * @see PyTorch `torch.random.fork_rng`
- * @example const preview = forkRng(() => { manualSeed(0); return model(noise); });
+ * @example
+ * const preview = forkRng(() => {
+ *   manualSeed(0);
+ *   return model(randn([2, 8]));
+ * });
+ * preview.shape; // [2, 8]
  */
 export function forkRng<T>(fn: () => T): T {
   checkFunction('forkRng', 'fn', fn);

@@ -55,7 +55,12 @@ export class OpenScope {
  *
  * @throws ArgumentError if `fn` returns a promise.
  * @example
- * const loss = scope(() => { const l = step(batch); l.backward(); return l.detach(); });
+ * const mean = scope(() => {
+ *   const loss = model(x).mean();
+ *   loss.backward();
+ *   return loss.detach();
+ * }); // all but the result is freed
+ * mean.shape; // []
  */
 export function scope<T>(fn: () => T): T;
 /**

@@ -212,7 +212,7 @@ export class Tensor {
     return this.shape[0] as number;
   }
 
-  /** Number of elements. */
+  /** Number of elements. @example zeros([2, 3]).numel(); // 6 */
   numel(): number {
     return numelOf(this.shape);
   }
@@ -280,6 +280,9 @@ export class Tensor {
    * Turns gradient tracking of a leaf on or off.
    *
    * @throws AutogradError for a tensor that is not a leaf, or not of a floating point type.
+   * @example
+   * const w = zeros([2]).requiresGrad_();
+   * w.requiresGrad; // true
    */
   requiresGrad_(requiresGrad: boolean | { requiresGrad?: boolean } = true): this {
     const value = typeof requiresGrad === 'boolean' ? requiresGrad : wantsGrad(requiresGrad);
@@ -305,6 +308,11 @@ export class Tensor {
   /**
    * Frees the memory now, unless other tensors view it; that of `memory.owned` always. A second
    * call does nothing.
+   *
+   * @example
+   * const t = ones([1024]);
+   * // frees the memory now, not when JavaScript collects garbage
+   * t.dispose();
    */
   dispose(): void {
     if (this.disposed || this.storage === null) return;

@@ -20,7 +20,9 @@ const MOST_LEVELS = 1000;
  * @throws ArgumentError if `fn` is no function, or the value contains itself or has more than 1000
  * levels
  * @see PyTorch `torch.utils._pytree.tree_map_only`
- * @example const moved = tree.map((t) => t.to('cuda'), { x, options: [mask, 3] });
+ * @example
+ * const moved = tree.map((t) => t.to('cuda'), { x, options: [ones([2]), 3] });
+ * moved.options[1]; // 3
  */
 export function map<T>(fn: (t: Tensor) => Tensor, value: T): T;
 export function map(fn: (t: Tensor) => unknown, value: unknown): unknown;

@@ -85,6 +85,9 @@ export class DTensor extends Tensor {
    * @param placements - replicated if left out
    * @throws ShardingError, ShapeError if `local` does not fit the placements
    * @see PyTorch `torch.distributed.tensor.DTensor.from_local`
+   * @example
+   * const t = DTensor.fromLocal(ones([2, 3]), mesh, [Shard(0)]);
+   * t.shape; // [4, 3]
    */
   static fromLocal(
     local: Tensor,
@@ -255,6 +258,10 @@ export interface DistributeOptions {
  * @throws ShardingError for Partial, or a tensor that is distributed with another spec;
  * AutogradError for a tensor that is not a leaf
  * @see PyTorch `torch.distributed.tensor.distribute_tensor`
+ * @example
+ * const t = distributeTensor(arange(4), mesh, [Shard(0)]);
+ * t.shape; // [4]
+ * t.toLocal().shape; // [2]
  */
 export function distributeTensor(
   tensor: Tensor,

@@ -188,6 +188,9 @@ declare module '../core/tensor.js' {
      * @throws ArgumentError without placements; ShardingError for a plain tensor, another mesh, or
      * Partial where the tensor does not have the same Partial
      * @see PyTorch `torch.distributed.tensor.DTensor.redistribute`
+     * @example
+     * const rows = DTensor.fromLocal(full([1], rank), mesh, [Shard(0)]);
+     * await rows.redistribute([Replicate()]).toLocal().read(); // [0, 1]
      */
     redistribute(placements: readonly Placement[], options?: RedistributeOptions): Tensor;
     redistribute(
@@ -201,6 +204,8 @@ declare module '../core/tensor.js' {
      *
      * @throws ShardingError for a plain tensor
      * @see PyTorch `torch.distributed.tensor.DTensor.to_local`
+     * @example
+     * distributeTensor(zeros([5]), mesh, [Replicate()]).toLocal().shape; // [5]
      */
     toLocal(options?: ToLocalOptions): Tensor;
     /**
@@ -208,6 +213,9 @@ declare module '../core/tensor.js' {
      *
      * @throws ShardingError for a plain tensor
      * @see PyTorch `torch.distributed.tensor.DTensor.full_tensor`
+     * @example
+     * const t = DTensor.fromLocal(full([1], rank), mesh, [Shard(0)]);
+     * await t.fullTensor().read(); // [0, 1]
      */
     fullTensor(options?: ToLocalOptions): Tensor;
   }

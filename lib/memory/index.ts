@@ -26,7 +26,14 @@ function withMemory(op: string, which: DeviceName | Device): Device {
   });
 }
 
-/** Statistics of the caching allocator of a device, in bytes and counts. */
+/**
+ * Statistics of the caching allocator of a device, in bytes and counts.
+ *
+ * @example
+ * const before = memory.stats().allocatedBytes;
+ * const t = zeros([1024]);
+ * memory.stats().allocatedBytes - before; // 4096
+ */
 export function stats(which: DeviceName | Device = 'cpu'): NativeMemoryStats {
   const { code } = withMemory('memory.stats', which);
   return nativeCall(() => writer.addon.memoryStats(code), 'memory.stats');

@@ -55,7 +55,12 @@ function inPlaceOnly(
   };
 }
 
-/** max(x, 0). */
+/**
+ * max(x, 0).
+ *
+ * @example
+ * new nn.ReLU()(tensor([-1, 2])); // [0, 2]
+ */
 export class ReLU extends inPlaceOnly(
   'ReLU',
   (x) => x.relu(),

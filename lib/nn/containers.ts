@@ -40,7 +40,13 @@ function pairsOf<T>(op: string, named: Named<T>): readonly (readonly [string, T]
   return pairs;
 }
 
-/** Runs modules one after another, each on the result of the one before. */
+/**
+ * Runs modules one after another, each on the result of the one before.
+ *
+ * @example
+ * const model = new nn.Sequential(new nn.Linear(8, 64), new nn.ReLU(), new nn.Linear(64, 1));
+ * model(randn([16, 8])).shape; // [16, 1]
+ */
 export class Sequential extends Module {
   constructor(...modules: Module[] | [Named<Module>]) {
     super();
@@ -86,7 +92,19 @@ export class Sequential extends Module {
   }
 }
 
-/** A list of modules. It has no `forward`. */
+/**
+ * A list of modules. It has no `forward`.
+ *
+ * @example
+ * class Net extends nn.Module {
+ *   blocks = new nn.ModuleList([new nn.Linear(8, 8), new nn.Linear(8, 8)]);
+ *   forward(x: Tensor) {
+ *     for (const block of this.blocks) x = block(x).relu();
+ *     return x;
+ *   }
+ * }
+ * [...new Net().parameters()].length; // 4
+ */
 export class ModuleList<M extends AnyModule = Module> extends Module<never, never> {
   constructor(modules: Iterable<M> = []) {
     super();

@@ -49,7 +49,10 @@ const linearArguments = defineArguments(
   }),
 );
 
-/** y = x W^T + b. Shapes: `[..., inFeatures]` to `[..., outFeatures]`. */
+/**
+ * y = x W^T + b. Shapes: `[..., inFeatures]` to `[..., outFeatures]`.
+ * @example new nn.Linear(8, 2)(randn([16, 8])).shape; // [16, 2]
+ */
 export class Linear extends Module {
   /** The size of an input. */
   readonly inFeatures: number;

@@ -50,7 +50,13 @@ for (const [name, value] of Object.entries(methods))
 
 declare module './module.js' {
   interface Module<Args extends readonly unknown[], Result> {
-    /** Parameters and persistent buffers by dotted name, sharing memory with the module. */
+    /**
+     * Parameters and persistent buffers by dotted name, sharing memory with the module.
+     *
+     * @example
+     * const model = new nn.Linear(8, 4);
+     * Object.keys(model.stateDict()); // ['weight', 'bias']
+     */
     stateDict(options?: StateDictOptions): StateDict;
     /**
      * Copies values into parameters and buffers. With `assign`, the tensors of the state take the
@@ -60,6 +66,10 @@ declare module './module.js' {
      * @throws CheckpointError that lists wrong shapes and, unless `strict` is false, missing and
      * unexpected names
      * @see PyTorch `torch.nn.Module.load_state_dict`
+     * @example
+     * const [model, copy] = [new nn.Linear(8, 4), new nn.Linear(8, 4)];
+     * copy.loadStateDict(model.stateDict());
+     * copy.weight.equal(model.weight); // true
      */
     loadStateDict(
       state: StateDict | ReadonlyMap<string, Tensor>,

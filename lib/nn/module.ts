@@ -75,10 +75,10 @@ export interface Module<Args extends readonly unknown[] = [input: Tensor], Resul
  * @see PyTorch `torch.nn.Module`
  * @example
  * class Net extends nn.Module {
- *   fc = new nn.Linear(4, 2);
+ *   fc = new nn.Linear(8, 2);
  *   forward(x: Tensor) { return this.fc(x).relu(); }
  * }
- * const y = new Net()(x);
+ * new Net()(randn([4, 8])).shape; // [4, 2]
  */
 export abstract class Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
   /**
@@ -198,7 +198,10 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return walk(() => walkParameters(this, prefix, options));
   }
 
-  /** The parameters of this module and its submodules, each once. */
+  /**
+   * The parameters of this module and its submodules, each once.
+   * @example [...new nn.Linear(8, 4).parameters()].map((p) => p.shape); // [[4, 8], [4]]
+   */
   parameters(options: WalkOptions = {}): Iterable<Parameter> {
     return walk(() => seconds(this.namedParameters('', options)));
   }
@@ -246,6 +249,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /**
    * Moves and converts all parameters and buffers in place; only floating ones change dtype.
    * Returns the module.
+   * @example new nn.Linear(8, 4).to('cuda').to(bfloat16).weight.dtype; // bfloat16
    */
   to(target: DTypeLike | DeviceName | Device | ModuleTarget): this {
     convertModule(this, target);

@@ -34,7 +34,13 @@ const layerNormArguments = defineArguments(
   ) => ({ normalizedShape, eps, elementwiseAffine, bias, place }),
 );
 
-/** Layer normalisation over the last dims, with a learned gain and bias. */
+/**
+ * Layer normalisation over the last dims, with a learned gain and bias.
+ *
+ * @example
+ * const norm = new nn.LayerNorm(4);
+ * norm(tensor([[1, 1, 3, 3]])); // [[-1, -1, 1, 1]]
+ */
 export class LayerNorm extends Module {
   /** The sizes of the last dims, which are normalized together. */
   readonly normalizedShape: Shape;

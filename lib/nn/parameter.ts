@@ -5,7 +5,18 @@ import { layers } from '../core/hooks.js';
 import { keep } from '../core/scope.js';
 import { Tensor } from '../core/tensor.js';
 
-/** A leaf tensor. Assigning it to a module registers it there. It shares the memory of `data`. */
+/**
+ * A leaf tensor. Assigning it to a module registers it there. It shares the memory of `data`.
+ *
+ * @example
+ * class Scale extends nn.Module {
+ *   factor = new nn.Parameter(ones([1]));
+ *   forward(x: Tensor) {
+ *     return x.mul(this.factor);
+ *   }
+ * }
+ * [...new Scale().namedParameters()].map(([name]) => name); // ['factor']
+ */
 export class Parameter extends Tensor {
   constructor(data: Tensor, requiresGrad = true) {
     if (!(data instanceof Tensor))

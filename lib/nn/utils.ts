@@ -61,6 +61,12 @@ export const getTotalNorm = defineFunction(
  * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is true, which reads a
  * value and so blocks
  * @see PyTorch `torch.nn.utils.clip_grad_norm_`
+ * @example
+ * const w = ones([1], { requiresGrad: true });
+ * w.mul(5).sum().backward();
+ * const norm = nn.utils.clipGradNorm_([w], 1);
+ * norm; // 5
+ * w.grad; // [1]
  */
 export const clipGradNorm_ = defineFunction(
   'clipGradNorm_(parameters, /, maxNorm, normType, errorIfNonfinite, foreach)',

@@ -306,7 +306,12 @@ addMethod('gelu', methodOf(gelu));
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** max(x, 0). The same as {@link relu}. */
+    /**
+     * max(x, 0). The same as {@link relu}.
+     *
+     * @example
+     * tensor([-1, 2]).relu(); // [0, 2]
+     */
     relu(): Tensor;
     /**
      * {@link relu} in place. @throws InPlaceError for a leaf that requires a gradient, or elements

@@ -141,8 +141,10 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
  *
  * @throws ShapeError unless `input` and `residual` have one shape; ShapeError, DtypeError,
  * ArgumentError as {@link rmsNorm}
- * @example const [normal, stream] = addRmsNorm(attended, stream0, [width], weight); // next block:
- * addRmsNorm(mlp(normal), stream, ...)
+ * @example
+ * const [normal, stream] = addRmsNorm(ones([2, 4]), ones([2, 4]), [4], ones([4]));
+ * stream; // [[2, 2, 2, 2], [2, 2, 2, 2]]
+ * normal; // [[1, 1, 1, 1], [1, 1, 1, 1]]
  */
 export const addRmsNorm = defineFunction(
   'addRmsNorm(input, /, residual, normalizedShape, weight, eps)',

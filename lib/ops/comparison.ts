@@ -315,7 +315,12 @@ declare module '../core/tensor.js' {
     bitwiseNot_(): this;
     /** Whether shapes and all elements are equal. Blocks. The same as {@link equal}. */
     equal(other: Tensor): boolean;
-    /** Whether all elements are close. Blocks. The same as {@link allclose}. */
+    /**
+     * Whether all elements are close. Blocks. The same as {@link allclose}.
+     *
+     * @example
+     * ones([2]).allclose(ones([2]).add(1e-7)); // true
+     */
     allclose: MethodOf<typeof allclose>;
   }
 }

@@ -317,6 +317,9 @@ declare module '../core/tensor.js' {
      *
      * @throws DeviceError for an unknown name, and for a device that is not there
      * @see PyTorch `torch.Tensor.to`
+     * @example
+     * tensor([1.5, 2.5]).to(int64); // [1, 2]
+     * ones([2]).to('cuda').shape; // [2]
      */
     to(
       target: DTypeLike | DeviceName | Device | Tensor | ToOptions,
@@ -361,11 +364,19 @@ declare module '../core/tensor.js' {
      * DeviceError if the device is not there
      */
     cuda(index?: number, options?: { nonBlocking?: boolean }): Tensor;
-    /** A copy in new memory. The same as {@link clone}. */
+    /**
+     * A copy in new memory. The same as {@link clone}.
+     *
+     * @example
+     * const t = zeros([2]);
+     * t.clone().add_(1);
+     * t; // [0, 0]
+     */
     clone(): Tensor;
     /**
      * The tensor in row-major layout; itself if it is already. Gradient: yes. @see PyTorch
      * `torch.Tensor.contiguous`
+     * @example zeros([2, 3]).t().contiguous().isContiguous(); // true
      */
     contiguous(): Tensor;
     /**
@@ -379,6 +390,10 @@ declare module '../core/tensor.js' {
      * that an integer dtype cannot hold, and for a value that is neither a tensor nor a number;
      * InPlaceError for a leaf that requires a gradient, or elements that share memory
      * @see PyTorch `torch.Tensor.copy_`
+     * @example
+     * const t = zeros([2]);
+     * t.copy_(tensor([1, 2]));
+     * t; // [1, 2]
      */
     copy_(source: TensorLike, options?: { nonBlocking?: boolean }): this;
   }

@@ -60,6 +60,10 @@ export interface CrossEntropyOptions {
  * ArgumentError for an unknown reduction, smoothing outside [0, 1], or a value that is not a tensor
  * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label
  * smoothing
+ * @example
+ * const logits = zeros([2, 4], { requiresGrad: true });
+ * const loss = crossEntropy(logits, tensor([0, 3], { dtype: int64 }));
+ * loss; // 1.3863
  */
 export const crossEntropy = underName(
   'crossEntropy',

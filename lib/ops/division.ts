@@ -146,7 +146,13 @@ addMethod('div_', function (other: TensorLike, options?: DivOptions) {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** this / other, in floating point unless a rounding mode is given; the same as {@link div}. */
+    /**
+     * this / other, in floating point unless a rounding mode is given; the same as {@link div}.
+     *
+     * @example
+     * tensor([1, 3]).div(2); // [0.5, 1.5]
+     * tensor([1, 3]).div(2, { roundingMode: 'floor' }); // [0, 1]
+     */
     div(other: TensorLike, options?: DivOptions): Tensor;
     /** {@link div} in place; see {@link Tensor.add_}. */
     div_(other: TensorLike, options?: DivOptions): this;

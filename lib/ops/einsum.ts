@@ -26,7 +26,9 @@ interface Labelled {
  * number of operands; ShapeError if labels or sizes do not fit; DtypeError, DeviceError if operands
  * differ in dtype or device
  * @see PyTorch `torch.einsum`
- * @example einsum('bij,bjk->bik', a, b) // or einsum('bij,bjk->bik', [a, b])
+ * @example
+ * einsum('bij,bjk->bik', ones([2, 3, 4]), ones([2, 4, 5])).shape; // [2, 3, 5]
+ * einsum('ii', tensor([[1, 2], [3, 4]])); // 5
  */
 export function einsum(
   equation: string,

@@ -91,6 +91,8 @@ export function placed(options: TensorOptions, op: string): Device {
  * @throws ArgumentError for bad sizes, for a value that is not a number, and one that an integer
  * dtype cannot hold; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.full`
+ * @example
+ * full([2, 2], 7); // [[7, 7], [7, 7]]
  */
 export const full = defineFunction(
   'full(size, fillValue, *, dtype, device, requiresGrad, pinMemory)',
@@ -136,6 +138,9 @@ function filled(
  *
  * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.zeros`
+ * @example
+ * zeros([3]); // [0, 0, 0]
+ * zeros([2, 2], { dtype: int64 }).dtype; // int64
  */
 export const zeros = sizedFactory<TensorOptions>(
   defineFunction(
@@ -152,6 +157,8 @@ export const zeros = sizedFactory<TensorOptions>(
  *
  * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.ones`
+ * @example
+ * ones([2, 3]); // [[1, 1, 1], [1, 1, 1]]
  */
 export const ones = sizedFactory<TensorOptions>(
   defineFunction(

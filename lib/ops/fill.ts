@@ -89,6 +89,10 @@ declare module '../core/tensor.js' {
      * @throws ArgumentError for a number that an integer dtype cannot hold, and for any other
      * value; InPlaceError as {@link Tensor.copy_}
      * @see PyTorch `torch.Tensor.fill_`
+     * @example
+     * const t = zeros([2]);
+     * t.fill_(5);
+     * t; // [5, 5]
      */
     fill_(value: number | bigint | boolean | Tensor): this;
     /**

@@ -30,7 +30,10 @@ let code = 0;
  * @throws ArgumentError for an unknown name
  * @see PyTorch `torch.set_float32_matmul_precision`, which has no `'tf32x3'`; Ootomo and Yokota,
  * arXiv:2203.03341
- * @example setFloat32MatmulPrecision('high')
+ * @example
+ * const before = getFloat32MatmulPrecision();
+ * setFloat32MatmulPrecision('high');
+ * setFloat32MatmulPrecision(before);
  */
 export function setFloat32MatmulPrecision(next: Float32MatmulPrecision): void {
   checkOneOf('setFloat32MatmulPrecision', 'precision', next, Object.keys(codes));

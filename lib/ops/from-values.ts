@@ -21,7 +21,9 @@ import { finish } from './pinned.js';
  * numbers that an integer dtype cannot hold, and array types without a dtype; else for bad options,
  * see {@link TensorOptions}
  * @see PyTorch `torch.tensor`
- * @example tensor([[1, 2], [3, 4]])
+ * @example
+ * tensor([[1, 2], [3, 4]]).shape; // [2, 2]
+ * tensor([1, 2], { dtype: int64 }).dtype; // int64
  */
 export const tensor = defineFunction(
   'tensor(data, /, *, dtype, device, requiresGrad, pinMemory)',

@@ -227,7 +227,8 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
  * does not cover its dims; DtypeError for an index of another dtype; ArgumentError unless `entries`
  * is a list of tensors and null
  * @see PyTorch `torch.Tensor.__getitem__` with tensors; NumPy calls it advanced indexing
- * @example index(x, [tensor([0, 2], { dtype: int64 }), null])
+ * @example
+ * index(tensor([[1, 2], [3, 4], [5, 6]]), [tensor([0, 2], { dtype: int64 })]); // [[1, 2], [5, 6]]
  */
 export const index = defineFunction(
   'index(input, /, entries)',

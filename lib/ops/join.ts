@@ -27,6 +27,9 @@ import { listOrFirst } from './sized.js';
  * of range; DeviceError for tensors on different devices; ArgumentError for an empty list, or a
  * value that is not a tensor
  * @see PyTorch `torch.cat`
+ * @example
+ * cat([tensor([[1, 2]]), tensor([[3, 4]])]); // [[1, 2], [3, 4]]
+ * cat([zeros([2, 3]), zeros([2, 1])], 1).shape; // [2, 4]
  */
 export const cat = defineFunction(
   'cat(tensors, /, dim)',
@@ -150,6 +153,8 @@ const catOp: Op<Cat> = defineOp({
  *
  * @throws ShapeError for shapes that differ; IndexError, DeviceError, ArgumentError as {@link cat}
  * @see PyTorch `torch.stack`
+ * @example
+ * stack([tensor([1, 2]), tensor([3, 4])]); // [[1, 2], [3, 4]]
  */
 export const stack = defineFunction(
   'stack(tensors, /, dim)',

@@ -41,6 +41,8 @@ export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor]
  * DeviceError for tensors on different devices; ArgumentError for an unknown reduction, or a value
  * that is not a tensor
  * @see PyTorch `torch.nn.functional.mse_loss`
+ * @example
+ * mseLoss(tensor([1, 2]), tensor([1, 4])); // 2
  */
 export const mseLoss = underName(
   'mseLoss',

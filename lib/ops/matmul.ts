@@ -214,7 +214,8 @@ const NO_BATCH: Shape = Object.freeze([]);
  * broadcast; DtypeError for dtypes that differ; DeviceError for tensors on different devices;
  * ArgumentError for a value that is not a tensor
  * @see PyTorch `torch.matmul`
- * @example tensor([[1, 2]]).matmul(tensor([[3], [4]])) // [[11]]
+ * @example
+ * matmul(tensor([[1, 2]]), tensor([[3], [4]])); // [[11]]
  */
 export function matmul(input: Tensor, other: Tensor): Tensor {
   requireTensor(input, 'matmul');
@@ -359,9 +360,20 @@ for (const [name, fn] of Object.entries({ matmul, mm, bmm, mv, dot, outer })) {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Matrix product with PyTorch's rules for vectors and batches. The same as {@link matmul}. */
+    /**
+     * Matrix product with PyTorch's rules for vectors and batches. The same as {@link matmul}.
+     *
+     * @example
+     * tensor([[1, 2]]).matmul(tensor([[3], [4]])); // [[11]]
+     * zeros([5, 2, 3]).matmul(zeros([3, 4])).shape; // [5, 2, 4]
+     */
     matmul(other: Tensor): Tensor;
-    /** Product of two matrices. The same as {@link mm}. */
+    /**
+     * Product of two matrices. The same as {@link mm}.
+     *
+     * @example
+     * tensor([[1, 2]]).mm(tensor([[3], [4]])); // [[11]]
+     */
     mm(mat2: Tensor): Tensor;
     /** Products of two batches of matrices. The same as {@link bmm}. */
     bmm(mat2: Tensor): Tensor;

@@ -173,10 +173,18 @@ declare module '../core/tensor.js' {
       typeof permute
     > &
       ((...dims: number[]) => Tensor);
-    /** Two dims exchanged, as a view; the same as {@link transpose}. */ transpose: MethodOf<
-      typeof transpose
-    >;
-    /** The transpose of a matrix, as a view; the same as {@link t}. */ t(): Tensor;
+    /**
+     * Two dims exchanged, as a view; the same as {@link transpose}.
+     *
+     * @example
+     * zeros([2, 3, 4]).transpose(1, 2).shape; // [2, 4, 3]
+     */ transpose: MethodOf<typeof transpose>;
+    /**
+     * The transpose of a matrix, as a view; the same as {@link t}.
+     *
+     * @example
+     * tensor([[1, 2], [3, 4]]).t(); // [[1, 3], [2, 4]]
+     */ t(): Tensor;
     /** Dims moved elsewhere; the same as {@link movedim}. */ movedim: MethodOf<typeof movedim>;
   }
 }

@@ -307,7 +307,13 @@ for (const [name, op] of [
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** this + alpha * other; the same as {@link add}. */
+    /**
+     * this + alpha * other; the same as {@link add}.
+     *
+     * @example
+     * tensor([1, 2]).add(10); // [11, 12]
+     * tensor([1, 2]).add(tensor([1, 1]), { alpha: 3 }); // [4, 5]
+     */
     add(other: TensorLike, options?: { alpha?: number }): Tensor;
     /**
      * {@link add} in place: into this tensor, which keeps its shape and dtype, as all methods whose
@@ -316,15 +322,37 @@ declare module '../core/tensor.js' {
      * @throws InPlaceError for a leaf that requires a gradient (outside noGrad) and for expanded
      * memory; ShapeError if the result is larger; DtypeError if it is of a higher category
      * (floating into integers); and what `add` throws
+     * @example
+     * const t = zeros([2]);
+     * t.add_(1);
+     * t; // [1, 1]
      */
     add_(other: TensorLike, options?: { alpha?: number }): this;
-    /** this - alpha * other; the same as {@link sub}. */
+    /**
+     * this - alpha * other; the same as {@link sub}.
+     *
+     * @example
+     * tensor([5, 7]).sub(tensor([1, 2])); // [4, 5]
+     */
     sub(other: TensorLike, options?: { alpha?: number }): Tensor;
     /** {@link sub} in place; see {@link Tensor.add_}. */
     sub_(other: TensorLike, options?: { alpha?: number }): this;
-    /** this * other; the same as {@link mul}. */
+    /**
+     * this * other; the same as {@link mul}.
+     *
+     * @example
+     * tensor([1, 2]).mul(3); // [3, 6]
+     * tensor([[1], [2]]).mul(tensor([10, 20])); // [[10, 20], [20, 40]]
+     */
     mul(other: TensorLike): Tensor;
-    /** {@link mul} in place; see {@link Tensor.add_}. */
+    /**
+     * {@link mul} in place; see {@link Tensor.add_}.
+     *
+     * @example
+     * const t = ones([2]);
+     * t.mul_(3);
+     * t; // [3, 3]
+     */
     mul_(other: TensorLike): this;
     /** This to the power of `exponent`; the same as {@link pow}. */
     pow(exponent: TensorLike): Tensor;

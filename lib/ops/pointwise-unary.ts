@@ -321,7 +321,12 @@ export const logicalNot = unary('logicalNot', {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** {@link exp}: e to the power of each element. */ exp(): Tensor;
+    /**
+     * {@link exp}: e to the power of each element.
+     *
+     * @example
+     * tensor([0, 1]).exp(); // [1, 2.7183]
+     */ exp(): Tensor;
     /** {@link exp} in place; see {@link Tensor.add_}. */ exp_(): this;
     /** {@link exp2}: 2 to the power of each element. */ exp2(): Tensor;
     /** {@link exp2} in place; see {@link Tensor.add_}. */ exp2_(): this;
@@ -349,7 +354,12 @@ declare module '../core/tensor.js' {
     /** {@link neg} in place; see {@link Tensor.add_}. */ neg_(): this;
     /** {@link abs}: absolute value. */ abs(): Tensor;
     /** {@link abs} in place; see {@link Tensor.add_}. */ abs_(): this;
-    /** {@link square}: each element times itself. */ square(): Tensor;
+    /**
+     * {@link square}: each element times itself.
+     *
+     * @example
+     * tensor([-1, 3]).square(); // [1, 9]
+     */ square(): Tensor;
     /** {@link square} in place; see {@link Tensor.add_}. */ square_(): this;
     /** {@link sign}: -1, 0 or 1. */ sign(): Tensor;
     /** {@link sign} in place; see {@link Tensor.add_}. */ sign_(): this;

@@ -34,6 +34,9 @@ import { sizedFactory } from './sized.js';
  * @throws ArgumentError for bad sizes; DeviceError for a device that is not there; AutogradError
  * for requiresGrad of integers
  * @see PyTorch `torch.rand`
+ * @example
+ * rand([2, 3]).shape; // [2, 3]
+ * rand([100]).lt(1).all(); // true
  */
 export const rand = sizedFactory<RandomOptions>(
   defineFunction(
@@ -51,6 +54,9 @@ export const rand = sizedFactory<RandomOptions>(
  * @throws ArgumentError for bad sizes; DeviceError for a device that is not there; AutogradError
  * for requiresGrad of integers
  * @see PyTorch `torch.randn`
+ * @example
+ * randn([2, 3]).shape; // [2, 3]
+ * randn([2, 3], { device: 'cuda', requiresGrad: true }).requiresGrad; // true
  */
 export const randn = sizedFactory<RandomOptions>(
   defineFunction(
@@ -149,6 +155,9 @@ const integers = defineFunction(
  * @throws ArgumentError for bad sizes, bounds that are not integers with low < high, and an integer
  * dtype that does not hold them; DeviceError
  * @see PyTorch `torch.randint`
+ * @example
+ * randint(0, 10, [2, 3]).shape; // [2, 3]
+ * randint(0, 10, [100]).lt(10).all(); // true
  */
 export const randint: Randint = (
   low: unknown,

@@ -78,6 +78,9 @@ interface Arange {
  * @throws ArgumentError for a step of 0 (also if truncated) or one that leads away from `end`; else
  * for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.arange`
+ * @example
+ * arange(4); // [0, 1, 2, 3]
+ * arange(1, 2, 0.25); // [1, 1.25, 1.5, 1.75]
  */
 export const arange = defineFunction(
   'arange(start, end, step, *, dtype, device, requiresGrad, pinMemory)',

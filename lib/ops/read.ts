@@ -164,6 +164,8 @@ declare module '../core/tensor.js' {
      * @throws ShapeError for any other number of elements; KernelError of an op before it;
      * FreedError if the memory was freed
      * @see PyTorch `torch.Tensor.item`
+     * @example
+     * tensor([1, 2]).sum().item(); // 3
      */
     item<T extends number | bigint | boolean = number>(): T;
     /**
@@ -172,6 +174,8 @@ declare module '../core/tensor.js' {
      *
      * @throws KernelError of an op before it; FreedError if the memory was freed
      * @see PyTorch `torch.Tensor.tolist`
+     * @example
+     * tensor([[1, 2], [3, 4]]).add(1).tolist(); // [[2, 3], [4, 5]]
      */
     tolist(): NestedValues;
     /**
@@ -179,18 +183,27 @@ declare module '../core/tensor.js' {
      * int64 as BigInt64Array, bool as Uint8Array of 0 and 1. Blocks until they are known.
      *
      * @throws KernelError of an op before it; FreedError if the memory was freed
-     * @example const ids = t.toTypedArray<BigInt64Array>(); // of int64; without the type argument
-     * Float32Array is assumed
+     * @example
+     * tensor([1, 2]).toTypedArray(); // [1, 2]
+     * const ids = tensor([1, 2], { dtype: int64 }).toTypedArray<BigInt64Array>();
+     * ids[0]; // 1
      */
     toTypedArray<A extends TypedArray = Float32Array>(): A;
     /**
      * {@link Tensor.toTypedArray} without blocking the event loop. The promise is rejected with
      * what that throws.
+     *
+     * @example
+     * const values = await tensor([1, 2]).read();
+     * values; // [1, 2]
      */
     read<A extends TypedArray = Float32Array>(): Promise<A>;
     /**
      * {@link Tensor.item} without blocking the event loop. The promise is rejected with what that
      * throws.
+     *
+     * @example
+     * await tensor([1, 2]).sum().itemAsync(); // 3
      */
     itemAsync<T extends number | bigint | boolean = number>(): Promise<T>;
   }

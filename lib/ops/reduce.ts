@@ -353,11 +353,30 @@ export const logsumexp = reduction(logsumexpOp, null, (input) =>
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum: MethodOf<
-      typeof sum
-    >;
-    /** Mean over dims; the same as {@link mean}. */ mean: MethodOf<typeof mean>;
-    /** Largest element over dims; the same as {@link amax}. */ amax: MethodOf<typeof amax>;
+    /**
+     * Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}.
+     *
+     * @example
+     * tensor([[1, 2], [3, 4]]).sum(); // 10
+     * tensor([[1, 2], [3, 4]]).sum(0); // [4, 6]
+     * tensor([[1, 2], [3, 4]]).sum(1, true); // [[3], [7]]
+     */
+    sum: MethodOf<typeof sum>;
+    /**
+     * Mean over dims; the same as {@link mean}.
+     *
+     * @example
+     * tensor([[1, 2], [3, 4]]).mean(); // 2.5
+     * tensor([[1, 2], [3, 4]]).mean(0); // [2, 3]
+     */
+    mean: MethodOf<typeof mean>;
+    /**
+     * Largest element over dims; the same as {@link amax}.
+     *
+     * @example
+     * tensor([[1, 2], [4, 3]]).amax(1); // [2, 4]
+     */
+    amax: MethodOf<typeof amax>;
     /** Smallest element over dims; the same as {@link amin}. */ amin: MethodOf<typeof amin>;
     /** Whether some element is not 0; the same as {@link any}. */ any: MethodOf<typeof any>;
     /** Whether no element is 0; the same as {@link all}. */ all: MethodOf<typeof all>;

@@ -44,6 +44,8 @@ export const bernoulli = defineFunction(
  * weights that are negative, not finite, all 0, or too few above 0, possibly not before values are
  * read
  * @see PyTorch `torch.multinomial`
+ * @example
+ * multinomial(tensor([[0, 1], [1, 0]]), 1); // [[1], [0]]
  */
 export const multinomial = defineFunction(
   'multinomial(weights, /, numSamples, replacement, *, generator)',

@@ -271,7 +271,12 @@ export const cumprod = alongDim(cumprodOp, false);
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** exp(x) over its sum along a dim; the same as {@link softmax}. */
+    /**
+     * exp(x) over its sum along a dim; the same as {@link softmax}.
+     *
+     * @example
+     * tensor([[0, 0], [0, 100]]).softmax(-1); // [[0.5, 0.5], [0, 1]]
+     */
     softmax: MethodOf<typeof softmax>;
     /** log of softmax along a dim; the same as {@link logSoftmax}. */
     logSoftmax: MethodOf<typeof logSoftmax>;

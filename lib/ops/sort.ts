@@ -304,6 +304,10 @@ export const argsort = defineFunction(
  * @throws ArgumentError unless k is an integer from 0 to the size, or for a value that is not a
  * tensor or an options object; IndexError for a dim out of range
  * @see PyTorch `torch.topk`
+ * @example
+ * const [values, indices] = topk(tensor([3, 9, 5]), 2);
+ * values; // [9, 5]
+ * indices; // [1, 2]
  */
 export const topk = defineFunction(
   'topk(input, /, k, dim, largest, sorted)',

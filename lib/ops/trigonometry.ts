@@ -98,7 +98,12 @@ export const atanh = unary('atanh', {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** {@link sin}: sine, of radians. */ sin(): Tensor;
+    /**
+     * {@link sin}: sine, of radians.
+     *
+     * @example
+     * tensor([0, Math.PI / 2]).sin(); // [0, 1]
+     */ sin(): Tensor;
     /** {@link sin} in place; see {@link Tensor.add_}. */ sin_(): this;
     /** {@link cos}: cosine, of radians. */ cos(): Tensor;
     /** {@link cos} in place; see {@link Tensor.add_}. */ cos_(): this;

@@ -343,26 +343,40 @@ addMethod('detach', function () {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Another shape of the same memory; the same as {@link view}. */ view: MethodOf<typeof view> &
-      ((...size: number[]) => Tensor);
-    /** Another shape: a view where possible, else a copy; the same as {@link reshape}. */ reshape: MethodOf<
-      typeof reshape
-    > &
-      ((...shape: number[]) => Tensor);
-    /** Dims of size 1 stretched without copying; the same as {@link expand}. */ expand: MethodOf<
-      typeof expand
-    > &
-      ((...size: number[]) => Tensor);
+    /**
+     * Another shape of the same memory; the same as {@link view}.
+     * @example arange(6).view([2, -1]); // [[0, 1, 2], [3, 4, 5]]
+     */
+    view: MethodOf<typeof view> & ((...size: number[]) => Tensor);
+    /**
+     * Another shape: a view where possible, else a copy; the same as {@link reshape}.
+     *
+     * @example
+     * arange(6).reshape([2, 3]); // [[0, 1, 2], [3, 4, 5]]
+     * arange(6).reshape([3, -1]).shape; // [3, 2]
+     */
+    reshape: MethodOf<typeof reshape> & ((...shape: number[]) => Tensor);
+    /**
+     * Dims of size 1 stretched without copying; the same as {@link expand}.
+     * @example tensor([[1], [2]]).expand([2, 3]); // [[1, 1, 1], [2, 2, 2]]
+     */
+    expand: MethodOf<typeof expand> & ((...size: number[]) => Tensor);
     /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs: MethodOf<
       typeof expandAs
     >;
-    /** A new dim of size 1; the same as {@link unsqueeze}. */ unsqueeze: MethodOf<
-      typeof unsqueeze
-    >;
+    /**
+     * A new dim of size 1; the same as {@link unsqueeze}.
+     * @example zeros([2, 3]).unsqueeze(1).shape; // [2, 1, 3]
+     */
+    unsqueeze: MethodOf<typeof unsqueeze>;
     /** Without dims of size 1; the same as {@link squeeze}. */ squeeze: MethodOf<typeof squeeze>;
-    /** Neighbouring dims merged into one; the same as {@link flatten}. */ flatten: MethodOf<
-      typeof flatten
-    >;
+    /**
+     * Neighbouring dims merged into one; the same as {@link flatten}.
+     * @example
+     * zeros([2, 3, 4]).flatten().shape; // [24]
+     * zeros([2, 3, 4]).flatten(1).shape; // [2, 12]
+     */
+    flatten: MethodOf<typeof flatten>;
     /** One dim split into several; the same as {@link unflatten}. */ unflatten: MethodOf<
       typeof unflatten
     >;
@@ -374,6 +388,12 @@ declare module '../core/tensor.js' {
      * @see PyTorch `torch.Tensor.sum_to_size`
      */
     sumToSize(size: Shape): Tensor;
-    /** The same memory without history; the same as {@link detach}. */ detach(): Tensor;
+    /**
+     * The same memory without history; the same as {@link detach}.
+     *
+     * @example
+     * const w = ones([2], { requiresGrad: true });
+     * w.mul(2).detach().requiresGrad; // false
+     */ detach(): Tensor;
   }
 }

@@ -52,6 +52,9 @@ const whereOp: Op<object> = definePointwise('where', 3, {
  * @throws DtypeError for a condition of another dtype; ShapeError if shapes do not broadcast;
  * DeviceError for two devices; ArgumentError for a value that is neither a tensor nor a number
  * @see PyTorch `torch.where`
+ * @example
+ * const t = tensor([-1, 2]);
+ * where(t.gt(0), t, 0); // [0, 2]
  */
 export function where(condition: Tensor): Tensor[];
 /** {@link where} with both choices. */

@@ -360,11 +360,22 @@ addMethod('unfold', methodOf(unfold));
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** `length` elements of one dim from `start`, as a view; the same as {@link narrow}. */
+    /**
+     * `length` elements of one dim from `start`, as a view; the same as {@link narrow}.
+     *
+     * @example
+     * arange(5).narrow(0, 1, 3); // [1, 2, 3]
+     */
     narrow: MethodOf<typeof narrow>;
     /** Elements `start` to `end` of one dim by `step`, as a view; the same as {@link slice}. */
     slice: MethodOf<typeof slice>;
-    /** One index of one dim, which falls away, as a view; the same as {@link select}. */
+    /**
+     * One index of one dim, which falls away, as a view; the same as {@link select}.
+     *
+     * @example
+     * tensor([[1, 2], [3, 4]]).select(0, 1); // [3, 4]
+     * tensor([[1, 2], [3, 4]]).select(-1, 0); // [1, 3]
+     */
     select: MethodOf<typeof select>;
     /** The diagonal of two dims, as a view; the same as {@link diagonal}. */
     diagonal: MethodOf<typeof diagonal>;

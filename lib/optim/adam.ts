@@ -319,6 +319,10 @@ const decoupledArguments = adamArguments('AdamW', 1e-2, true);
  * Adam: steps along the running mean of the gradients, divided by that of their squares.
  *
  * @see Kingma and Ba, arXiv:1412.6980; PyTorch `torch.optim.Adam`
+ * @example
+ * const optimizer = new optim.Adam(model.parameters(), { lr: 1e-3 });
+ * model(x).mean().backward();
+ * optimizer.step();
  */
 export class Adam extends AdamBase {
   constructor(...args: ArgumentsOf<typeof plainArguments>) {
@@ -331,6 +335,10 @@ export class Adam extends AdamBase {
  * Adam with decoupled weight decay: it shrinks the parameters and does not enter the running means.
  *
  * @see Loshchilov and Hutter, arXiv:1711.05101; PyTorch `torch.optim.AdamW`
+ * @example
+ * const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3, weightDecay: 0.1 });
+ * model(x).mean().backward();
+ * optimizer.step();
  */
 export class AdamW extends AdamBase {
   constructor(...args: ArgumentsOf<typeof decoupledArguments>) {

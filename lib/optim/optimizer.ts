@@ -125,6 +125,10 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
    *
    * @throws ArgumentError for parameters that were replaced after the optimizer was made, such as by
    * `FullyShardedDataParallel`
+   * @example
+   * model(x).mean().backward();
+   * optimizer.step();
+   * optimizer.zeroGrad();
    */
   step(): void;
   step<T>(closure: () => T): T;
@@ -208,7 +212,15 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     return addStepHook(this.postHooks, hook);
   }
 
-  /** Sets all gradients to null, or to zero. */
+  /**
+   * Sets all gradients to null, or to zero.
+   *
+   * @example
+   * const w = ones([2], { requiresGrad: true });
+   * w.sum().backward();
+   * new optim.SGD([w], { lr: 0.1 }).zeroGrad();
+   * w.grad; // null
+   */
   zeroGrad(...args: ArgumentsOf<typeof zeroGradArguments>): void {
     const setToNone = zeroGradArguments(...args);
     for (const group of this.paramGroups) {

@@ -101,6 +101,12 @@ const stateNames: StateNames = { step: 'optional', required: [], optional: ['mom
  * p -= lr * g, with momentum, Nesterov momentum and weight decay.
  *
  * @see PyTorch `torch.optim.SGD`
+ * @example
+ * const w = tensor([1, 2], { requiresGrad: true });
+ * const optimizer = new optim.SGD([w], { lr: 0.5 });
+ * w.sum().backward();
+ * optimizer.step();
+ * w; // [0.5, 1.5]
  */
 export class SGD extends Optimizer<Group> {
   constructor(...args: ArgumentsOf<typeof sgdArguments>) {

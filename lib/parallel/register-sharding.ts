@@ -14,7 +14,15 @@ type AnyCustomOp = Pick<library.CustomOp<never, library.OpResult>, 'opName'> & {
  * @throws ArgumentError if the op has a rule, or a strategy does not fit its arguments
  * @see PyTorch `torch.distributed.tensor.experimental.register_sharding`
  * @example
- * registerSharding(swish, (x) => x.shape.map((_, dim) => ({ inputs: [Shard(dim), null], outputs: [Shard(dim)] })));
+ * const swish = library.customOp('mylib::swish', {}, (x: Tensor) => x.mul(x.sigmoid()));
+ * swish.registerFake((x) => x);
+ * registerSharding(swish, (x) =>
+ *   x.shape.map((_, dim) => ({ inputs: [Shard(dim)], outputs: [Shard(dim)] })),
+ * );
+ * await launch(2, async () => {
+ *   const t = distributeTensor(ones([4]), initDeviceMesh('cpu', [2]), [Shard(0)]);
+ *   return (swish(t) as Tensor).toLocal().shape;
+ * }); // [[2], [2]]
  */
 export function registerSharding<Op extends AnyCustomOp>(
   op: Op,

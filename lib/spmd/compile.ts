@@ -61,12 +61,13 @@ interface CompiledStep {
  * batches have other shapes or dtypes get a CollectiveError that names both
  * @see PyTorch `torch.distributed._spmd.api.compile`
  * @example
- * const step = spmd.compile()((model: nn.Module, optimizer: optim.Adam, batch: Tensor) => {
+ * const optimizer = new optim.AdamW(model.parameters(), { capturable: true });
+ * const trainStep = spmd.compile()((model: nn.Module, optimizer: optim.AdamW, batch: Tensor) => {
  *   model(batch).sum().backward();
  *   optimizer.step();
  *   optimizer.zeroGrad();
  * });
- * for (const batch of batches) step(model, optimizer, batch);
+ * for (const batch of batches) trainStep(model, optimizer, batch);
  */
 export function compile(
   options: SpmdOptions = {},

@@ -23,7 +23,7 @@ export interface FileCheck {
 /**
  * @see PyTorch `torch.testing.FileCheck`
  * @example
- * FileCheck().check('sin').checkNot('cos').check('return').run(String(graph));
+ * FileCheck().check('sin').checkNot('cos').check('return').run('sin(x); return x');
  */
 export function FileCheck(): FileCheck {
   const checks: Check[] = [];

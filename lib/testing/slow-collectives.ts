@@ -30,9 +30,11 @@ const OP = 'slowCollectives';
  * @throws ArgumentError for a connection that is none; DistributedError for `local` ranks, of which
  * none may block
  * @example
+ * await initProcessGroup();
  * const restore = slowCollectives({ latency: 0.01, bandwidth: 25e6 });
- * step(model, optimizer, batch);
+ * await allReduce(ones([2]), { asyncOp: true }).wait();
  * restore();
+ * await destroyProcessGroup();
  */
 export function slowCollectives(connection: SlowConnection): () => void {
   const { latency, bandwidth } = optionsOf(OP, connection, 'latency bandwidth');

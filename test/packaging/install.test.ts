@@ -9,6 +9,7 @@ import path from 'node:path';
 import { buildSync } from 'esbuild';
 import { after, before, describe, it } from 'mocha';
 import { blocks } from '../docs/blocks.js';
+import { examples } from '../docs/examples.js';
 import { type Member, offered } from './completions.js';
 import {
   barePath,
@@ -60,6 +61,8 @@ try {
   console.log(error.code, error.message);
 }
 `;
+/** Those of the documentation, and of the comments that editors show. */
+const programs = [...blocks, ...examples];
 const consumerConfig = {
   compilerOptions: {
     module: 'nodenext',
@@ -71,7 +74,7 @@ const consumerConfig = {
     types: ['node'] as string[],
     typeRoots: [path.join(root, 'node_modules', '@types')],
   },
-  files: ['consumer.mts', 'consumer.cts', 'requiring.cts', ...blocks.map(({ file }) => file)],
+  files: ['consumer.mts', 'consumer.cts', 'requiring.cts', ...programs.map(({ file }) => file)],
 };
 
 /** The file of lib/ with the source of an entry point. */
@@ -97,7 +100,7 @@ describe('the packed package', function () {
     writeFileSync(path.join(folder, 'consumer.cts'), consumer);
     writeFileSync(path.join(folder, 'requiring.cts'), requiring);
     writeFileSync(path.join(folder, 'without-addon.mjs'), withoutAddon);
-    for (const { file, code } of blocks) writeFileSync(path.join(folder, file), code);
+    for (const { file, code } of programs) writeFileSync(path.join(folder, file), code);
     writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify(consumerConfig));
     npm(
       folder,

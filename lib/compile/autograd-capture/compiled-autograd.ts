@@ -63,8 +63,7 @@ export function isEnabled(): boolean {
  * another call
  * @see PyTorch `torch._dynamo.compiled_autograd._enable`
  * @example
- * const compiler = (graph) => compile(graph, { backend: 'aot_eager' });
- * compiledAutograd.enable(compiler, () => loss.backward());
+ * compiledAutograd.enable((graph) => compile(graph), () => loss.backward());
  */
 export function enable<T>(compiler: BackwardCompiler, fn: () => T): T {
   checkFunction('compiledAutograd.enable', 'compiler', compiler);

@@ -190,11 +190,12 @@ function checkDistribute(given: unknown): asserts given is ReadonlyMap<Tensor, D
  * an optimizer without `capturable: true`, a hook on a parameter, a changed attribute of a module
  * @see PyTorch `torch.distributed._spmd.api.compile`
  * @example
- * const step = captureStep((x: Tensor) => {
- *   model(x).sum().backward();
+ * const optimizer = new optim.AdamW(model.parameters(), { capturable: true });
+ * const step = captureStep((batch: Tensor) => {
+ *   model(batch).sum().backward();
  *   optimizer.step();
  *   optimizer.zeroGrad();
- * }, [x]);
+ * }, [batches[0]]);
  * for (const batch of batches) step.run(batch);
  */
 export function captureStep<A extends readonly unknown[], R>(

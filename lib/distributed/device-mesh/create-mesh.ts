@@ -149,6 +149,10 @@ export const DeviceMesh: DeviceMeshConstructor = Object.assign(
  * @throws ArgumentError for a mesh larger than the world, DistributedError without a process group,
  * CollectiveError as `DeviceMesh`
  * @see PyTorch `torch.distributed.device_mesh.init_device_mesh`
+ * @example
+ * const mesh = initDeviceMesh('cpu', [2, 1], { meshDimNames: ['dp', 'tp'] });
+ * mesh.shape; // [2, 1]
+ * mesh.get('dp').size(); // 2
  */
 export function initDeviceMesh(
   deviceType: DeviceType,

@@ -157,6 +157,8 @@ export class Mesh {
    * differ in the coordinate along that dimension only.
    *
    * @throws ArgumentError for an unknown dimension, DistributedError for a rank outside of the mesh
+   * @example
+   * mesh.getGroup('tp').ranks; // [0, 1]
    */
   getGroup(meshDim?: number | string): ProcessGroup {
     const dim = this.onlyDim('getGroup', meshDim);
@@ -191,6 +193,9 @@ export class Mesh {
    *
    * @throws ArgumentError for unknown names, DistributedError for a rank outside of the mesh
    * @see PyTorch `mesh["dp", "tp"]`
+   * @example
+   * const mesh = initDeviceMesh('cpu', [2, 1], { meshDimNames: ['dp', 'tp'] });
+   * mesh.get('dp').shape; // [2]
    */
   get(names: string | readonly string[]): Mesh {
     const list = typeof names === 'string' ? [names] : names;
@@ -281,7 +286,8 @@ export class Mesh {
    * @throws ArgumentError unless `fn` is a function
    * @see PyTorch `with mesh:`
    * @example
-   * const weight = mesh.run(() => dtensorRandn([512, 512], { placements: [Shard(0)] }));
+   * const weight = mesh.run(() => dtensorRandn([8, 4], { placements: [Shard(0)] }));
+   * weight.toLocal().shape; // [4, 4]
    */
   run<T>(fn: () => T): T {
     checkFunction('DeviceMesh.run', 'fn', fn);

@@ -44,6 +44,11 @@ let launched = false;
  * GPUs or NCCL are missing, or if the ranks do not fit together; TimeoutError naming the ranks that
  * did not come; StoreError
  * @see PyTorch `torch.distributed.init_process_group`
+ * @example
+ * // of a program that `npx shardwise run` did not start: the only rank
+ * await initProcessGroup();
+ * getWorldSize(); // 1
+ * await destroyProcessGroup();
  */
 export function initProcessGroup(backend?: string, options?: InitOptions): Promise<void>;
 /**

@@ -80,6 +80,8 @@ const OP = 'launch';
  * @throws DistributedError naming the rank that failed first, with its error as `cause`;
  * ArgumentError for bad options
  * @see PyTorch `torch.multiprocessing.spawn`
+ * @example
+ * await launch(2, async (rank, worldSize) => `${rank} of ${worldSize}`); // ['0 of 2', '1 of 2']
  */
 export function launch<T>(
   worldSize: number,

@@ -94,8 +94,10 @@ export const P2POp: Interned<
  * is sent then. A mismatch with the other rank is a CollectiveError of the work
  * @see PyTorch `torch.distributed.batch_isend_irecv`
  * @example
- * const works = batchIsendIrecv([P2POp(isend, mine, next), P2POp(irecv, theirs, before)]);
+ * const [mine, theirs] = [full([2], rank), empty([2])];
+ * const works = batchIsendIrecv([P2POp(isend, mine, 1 - rank), P2POp(irecv, theirs, 1 - rank)]);
  * for (const work of works) await work.wait();
+ * theirs.equal(full([2], 1 - rank)); // true
  */
 export function batchIsendIrecv(ops: readonly P2POp[]): Work[] {
   const { ranks, place } = checkOps(ops);

@@ -89,6 +89,10 @@ function reduceOptions<O extends ReduceOptions>(name: string, options: O): O {
  * @throws ArgumentError, DistributedError. A mismatch between ranks is a CollectiveError when the
  * value is read
  * @see PyTorch `torch.distributed.all_reduce`
+ * @example
+ * const t = ones([2]);
+ * allReduce(t);
+ * await t.read(); // [2, 2]
  */
 export function allReduce<A extends boolean = false>(
   tensor: Tensor,
@@ -332,6 +336,9 @@ export function reduceScatterTensor<A extends boolean = false>(
 /**
  * Resolves when all ranks have called it and their devices have finished earlier work. @see PyTorch
  * `torch.distributed.barrier`
+ *
+ * @example
+ * await barrier();
  */
 export async function barrier(options: CollectiveOptions = {}): Promise<void> {
   const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);

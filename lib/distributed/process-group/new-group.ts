@@ -145,6 +145,10 @@ export function isInitialized(): boolean {
 /**
  * This rank's number in the group, by default the world; -1 if it is not a member. @throws
  * DistributedError without a process group
+ *
+ * @example
+ * const ranks = await launch(2, async () => getRank());
+ * ranks; // [0, 1]
  */
 export function getRank(group?: ProcessGroup): number {
   const context = contextOf('getRank');
@@ -189,6 +193,11 @@ const MOST_CTAS = 64;
  * to 64; DistributedError without a process group; CollectiveError if another rank has created this
  * group of different ranks
  * @see PyTorch `torch.distributed.new_group`, and `ncclConfig_t.maxCTAs` of NCCL
+ * @example
+ * const group = newGroup([1]);
+ * const t = ones([1]);
+ * if (rank === 1) allReduce(t, { group });
+ * await t.read(); // [1]
  */
 export function newGroup(
   ranks?: readonly number[] | null,

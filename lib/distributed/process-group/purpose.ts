@@ -8,7 +8,10 @@ import { checkFunction, checkSynchronous, unexpected } from '../../core/options.
  * error. A purpose inside of another one follows it.
  *
  * @throws ArgumentError for what is no string or no function, and for an asynchronous function
- * @example withPurpose('of the loss', () => allReduce(loss));
+ * @example
+ * const loss = ones([1]);
+ * withPurpose('of the loss', () => allReduce(loss));
+ * await loss.read(); // [2]
  */
 export function withPurpose<T>(purpose: string, fn: () => T): T {
   if (typeof purpose !== 'string' || purpose === '')

@@ -84,9 +84,10 @@ export interface CommEvent {
  *
  * @see PyTorch `torch.distributed.tensor.debug.CommDebugMode`
  * @example
+ * const partial = DTensor.fromLocal(ones([4]), mesh, [Partial()]);
  * const comm = new CommDebugMode();
- * comm.run(() => model(x).sum().backward());
- * assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
+ * comm.run(() => partial.redistribute([Replicate()]));
+ * comm.getTotalCounts(); // 1
  * console.log(String(comm));
  */
 export class CommDebugMode {

@@ -154,9 +154,7 @@ function shardsAlong({ shape, order, mesh }: DTensorSpec, dim: number | null): D
 
 /**
  * The ranks that hold the shard at some coordinates: replicas as `a | b`, partial values as `a + b`
- * or `max(a, b)`.
- *
- * @example `dp=0, tp=0 | dp=0, tp=1`, or for many ranks `dp=0, tp=0…63 (64 replicas)`
+ * or `max(a, b)`: `dp=0, tp=0 | dp=0, tp=1`, or for many ranks `dp=0, tp=0…63 (64 replicas)`.
  */
 function holders(spec: DTensorSpec, at: Coordinates): string {
   const free = [...spec.mesh.shape.keys()].filter((meshDim) => !(meshDim in at));

@@ -84,7 +84,14 @@ export interface CheckpointWrapped<M extends nn.AnyModule> {
  *
  * @throws ArgumentError for what is no module, and for options that are none
  * @see PyTorch `torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper`
- * @example model.block = checkpointWrapper(model.block, { preserveRngState: false });
+ * @example
+ * class Net extends nn.Module {
+ *   block = checkpointWrapper(new nn.Linear(8, 8), { preserveRngState: false });
+ *   forward(x: Tensor) {
+ *     return this.block(x).relu();
+ *   }
+ * }
+ * new Net()(x).shape; // [4, 8]
  */
 export function checkpointWrapper<M extends nn.AnyModule>(
   module: M,
@@ -126,7 +133,8 @@ export interface ActivationCheckpointingOptions {
  *
  * @throws ArgumentError for what is no module or no function
  * @see PyTorch `apply_activation_checkpointing`
- * @example applyActivationCheckpointing(model, { checkFn: (m) => m instanceof Block });
+ * @example
+ * applyActivationCheckpointing(model, { checkFn: (module) => module instanceof nn.Linear });
  */
 export function applyActivationCheckpointing(
   model: nn.AnyModule,

@@ -79,7 +79,10 @@ export function checkedOptions(
  * AutogradError if the second run saves another number of tensors, or others, than the first, and
  * InPlaceError if an argument was changed in place
  * @see PyTorch `torch.utils.checkpoint.checkpoint`; Chen et al., arXiv:1604.06174
- * @example const y = checkpoint(block, x, { mask }, { preserveRngState: false });
+ * @example
+ * const block = (x: Tensor, { scale }: { scale: number }) => x.sin().mul(scale);
+ * const y = checkpoint(block, x, { scale: 2 }, { preserveRngState: false });
+ * y.shape; // [4, 8]
  */
 export function checkpoint<A extends readonly unknown[], R>(fn: (...args: A) => R, ...args: A): R;
 export function checkpoint<A extends readonly unknown[], R>(

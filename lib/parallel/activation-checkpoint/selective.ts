@@ -55,6 +55,7 @@ export interface SelectiveCheckpointOptions {
  * InPlaceError if a kept result was changed in place
  * @see PyTorch `torch.utils.checkpoint.create_selective_checkpoint_contexts`
  * @example
+ * const block = (x: Tensor) => x.matmul(x.t()).sin();
  * checkpoint(block, x, { contextFn: () => createSelectiveCheckpointContexts(['matmul']) });
  */
 export function createSelectiveCheckpointContexts(

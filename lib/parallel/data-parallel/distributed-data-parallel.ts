@@ -94,7 +94,8 @@ function settingsOf(options: DistributedDataParallelOptions): Settings {
  * @see PyTorch `torch.nn.parallel.DistributedDataParallel`; Li et al., arXiv:2006.15704
  * @example
  * const ddp = new DistributedDataParallel(model);
- * loss(ddp(x)).backward(); // .grad is the average of all ranks
+ * // .grad becomes the average of all ranks
+ * ddp(x).mean().backward();
  */
 export class DistributedDataParallel<
   Args extends readonly unknown[] = [input: Tensor],

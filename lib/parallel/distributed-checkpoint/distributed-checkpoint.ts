@@ -33,6 +33,9 @@ export interface DistributedCheckpoint {
    * may change from then on. The next save waits until this one is complete.
    *
    * @throws CheckpointError also if the save before failed and its `wait` was not called
+   * @example
+   * const { rng } = distributedCheckpoint;
+   * await distributedCheckpoint.save('run', { model, optimizer, rng, step });
    */
   save(
     folder: string,

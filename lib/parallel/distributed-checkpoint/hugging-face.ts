@@ -58,7 +58,11 @@ export interface HuggingFaceLoaded {
  * @throws CheckpointError on all ranks if a file is missing or damaged, or names or shapes differ;
  * ArgumentError
  * @example
- * await loadHuggingFace('gpt2', model, { rename: (name) => name.replace(/^transformer\./, '') });
+ * const rename = (name: string) => name.replace(/^transformer\./, '');
+ * await saveSafetensors('gpt2.safetensors', { 'transformer.weight': ones([8, 8]) });
+ * const layer = new nn.Linear(8, 8, false);
+ * await loadHuggingFace('gpt2.safetensors', layer, { rename });
+ * layer.weight.equal(ones([8, 8])); // true
  */
 export async function loadHuggingFace(
   source: string,

@@ -48,8 +48,10 @@ export interface SummonOptions {
  * ranks have other parameters
  * @see PyTorch `torch.distributed.fsdp.FullyShardedDataParallel`
  * @example
- * const model = new FullyShardedDataParallel(new Net());
- * const adam = new optim.AdamW(model.parameters());
+ * const sharded = new FullyShardedDataParallel(model);
+ * const optimizer = new optim.AdamW(sharded.parameters());
+ * sharded(x).mean().backward();
+ * optimizer.step();
  */
 export class FullyShardedDataParallel<
   Args extends readonly unknown[] = [input: Tensor],

@@ -54,7 +54,7 @@ const OPTIONS = 'mesh reshardAfterForward mpPolicy offloadPolicy shardPlacementF
  * CollectiveError, when a value is read, if ranks have other parameters
  * @see PyTorch `torch.distributed.fsdp.fully_shard`; Zhao et al., PyTorch FSDP, 2023
  * @example
- * for (const block of model.blocks) fullyShard(block, { mesh });
+ * for (const block of model.children()) fullyShard(block, { mesh });
  * fullyShard(model, { mesh });
  */
 export function fullyShard<M extends nn.AnyModule>(

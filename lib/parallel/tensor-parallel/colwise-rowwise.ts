@@ -152,6 +152,9 @@ export type RowwiseParallel = Rowwise;
  *
  * @see PyTorch `torch.distributed.tensor.parallel.ColwiseParallel`; Shoeybi et al.,
  * arXiv:1909.08053
+ * @example
+ * parallelizeModule(model, mesh, { 0: ColwiseParallel(), 1: RowwiseParallel() });
+ * model(x).shape; // [4, 8]
  */
 export const ColwiseParallel = callable('ColwiseParallel', Colwise);
 
@@ -164,5 +167,8 @@ export const ColwiseParallel = callable('ColwiseParallel', Colwise);
  *
  * @see PyTorch `torch.distributed.tensor.parallel.RowwiseParallel`; Shoeybi et al.,
  * arXiv:1909.08053
+ * @example
+ * parallelizeModule(model, mesh, { 0: ColwiseParallel(), 1: RowwiseParallel() });
+ * model(x).shape; // [4, 8]
  */
 export const RowwiseParallel = callable('RowwiseParallel', Rowwise);

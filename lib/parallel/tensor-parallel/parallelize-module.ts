@@ -46,7 +46,8 @@ const styles = new WeakMap<nn.AnyModule, ParallelStyle>();
  * style does not support
  * @see PyTorch `torch.distributed.tensor.parallel.parallelize_module`
  * @example
- * parallelizeModule(mlp, mesh.get('tp'), { up: ColwiseParallel(), down: RowwiseParallel() });
+ * parallelizeModule(model, mesh, { 0: ColwiseParallel(), 1: RowwiseParallel() });
+ * model(x).shape; // [4, 8]
  */
 export function parallelizeModule<M extends nn.AnyModule>(
   module: M,

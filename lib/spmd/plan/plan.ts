@@ -120,14 +120,18 @@ export class StepPlan {
  * @throws ArgumentError for a mesh, options or a step of other types; DtypeError for what is no
  * dtype; DistributedError in a world of ranks; CompileError for a step that cannot be captured
  * @example
+ * const trainStep = (model: nn.Module, optimizer: optim.AdamW, batch: Tensor) => {
+ *   model(batch).mean().backward();
+ *   optimizer.step();
+ *   optimizer.zeroGrad();
+ * };
  * const found = plan(
  *   ({ dataRanks }) => {
- *     const model = new Mlp().to('cuda');
+ *     const model = new nn.Linear(64, 64);
  *     const optimizer = new optim.AdamW(model.parameters(), { capturable: true });
- *     const x = randn([(1 << 20) / dataRanks, 8192], { device: 'cuda' });
- *     return { trainStep, args: [model, optimizer, x] };
+ *     return { trainStep, args: [model, optimizer, randn([1024 / dataRanks, 64])] };
  *   },
- *   { shape: [512, 8], meshDimNames: ['dp', 'tp'] },
+ *   { shape: [4, 2], meshDimNames: ['dp', 'tp'] },
  *   { device: 'cuda', memoryBytes: 141e9 },
  * );
  * console.log(`${found}`, found.fastest?.layout);

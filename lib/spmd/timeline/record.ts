@@ -42,7 +42,8 @@ const NAME = 'recordTimeline';
  * @throws ArgumentError for an asynchronous function and for one that runs no graph, or one without
  * values (FakeTensorMode); what `fn` throws
  * @example
- * const seen = await recordTimeline(() => step(model, optimizer, batch));
+ * const fn = compile((t: Tensor) => t.sin().sum());
+ * const seen = await recordTimeline(() => fn(x));
  * console.log(`${seen}`);
  */
 export async function recordTimeline(

@@ -40,10 +40,10 @@ export interface CheckpointerOptions {
  *
  * @throws ArgumentError for bad options
  * @example
+ * const state = { model, optimizer };
  * await using checkpointer = new Checkpointer({ folder: 'run', every: 500, keep: 2 });
  * const first = (await checkpointer.resume(state)) ?? 0;
- * for (let step = first + 1; step <= 10_000; step++) {
- *   train(step);
+ * for (let step = first + 1; step <= 1000; step++) {
  *   await checkpointer.step(step, state);
  * }
  */
