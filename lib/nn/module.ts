@@ -249,7 +249,6 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /**
    * Moves and converts all parameters and buffers in place; only floating ones change dtype.
    * Returns the module.
-   * @example new nn.Linear(8, 4).to('cuda').to(bfloat16).weight.dtype; // bfloat16
    */
   to(target: DTypeLike | DeviceName | Device | ModuleTarget): this {
     convertModule(this, target);
