@@ -11,6 +11,7 @@ const layers = {
   autograd: ['core', 'ops'],
   cuda: ['core', 'native', 'eager'],
   memory: ['core', 'native', 'eager'],
+  profiler: ['core', 'native', 'eager', 'cuda'],
   checkpoint: ['core', 'files', 'ops'],
   distributed: ['core', 'native', 'eager'],
   dtensor: ['core', 'distributed', 'ops'],

@@ -95,3 +95,4 @@ export * as memory from './memory/index.js';
 export * as nn from './nn/index.js';
 export * from './ops/index.js';
 export * as optim from './optim/index.js';
+export * as profiler from './profiler/index.js';

@@ -5,6 +5,7 @@
 import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
+import { inRegion } from '../core/hooks.js';
 import { closeScope, openScope, outsideScopes, type Scope, setScope } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
 import type { Storage } from '../core/storage.js';
@@ -43,6 +44,14 @@ export const backwardRunner: { run: BackwardRunner | null } = { run: null };
  * gradients of the roots in its own scope.
  */
 export function runBackward(
+  roots: readonly Edge[],
+  rootGrads: () => readonly Tensor[],
+  options: EngineOptions,
+): (Tensor | null)[] {
+  return inRegion('backward', 'backward', () => runPass(roots, rootGrads, options));
+}
+
+function runPass(
   roots: readonly Edge[],
   rootGrads: () => readonly Tensor[],
   options: EngineOptions,
@@ -165,7 +174,9 @@ class BackwardRun implements BackwardPass {
         results =
           callContext.moduleObservers === 0
             ? this.apply(node, grads)
-            : insideBackwardOf(node.madeIn, () => this.apply(node, grads));
+            : insideBackwardOf(node.madeIn, () =>
+                inRegion('node', node.name, () => this.apply(node, grads)),
+              );
         if (node.postHooks !== null) results = this.runPostHooks(node, results, incoming);
       }
     }

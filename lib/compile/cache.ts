@@ -3,6 +3,7 @@
  * to the recompile limit.
  */
 import { CompileError } from '../core/errors.js';
+import { hooks, inRegion } from '../core/hooks.js';
 import { type ModuleCall, moduleCalls } from '../core/module-calls.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import type { Tensor } from '../core/tensor.js';
@@ -130,6 +131,10 @@ export function compiledFunction(fn: AnyFunction, settings: CompileSettings): An
   };
 }
 
+function runGraph(run: CompiledGraph, inputs: readonly Tensor[]): readonly Tensor[] {
+  return moduleCalls.run === null ? run(...inputs) : withoutFrames(() => run(...inputs));
+}
+
 /** The captures of one function. */
 class Captures {
   readonly entries: Entry[] = [];
@@ -162,14 +167,19 @@ class Captures {
 
   call(args: readonly unknown[]): unknown {
     const inputs = tensorsIn(args);
-    const entry = this.find(args, inputs) ?? immediately(() => this.make(args, inputs));
+    const entry =
+      this.find(args, inputs) ??
+      inRegion('compile', nameOf(this.fn), () => immediately(() => this.make(args, inputs)));
     this.latest = entry;
     const run = entry?.run ?? null;
     if (entry === null || run === null) return this.callUncompiled(args, entry !== null);
     entry.lastUse = ++this.calls;
     let outputs: readonly Tensor[];
     try {
-      outputs = moduleCalls.run === null ? run(...inputs) : withoutFrames(() => run(...inputs));
+      outputs =
+        hooks.profiler === null
+          ? runGraph(run, inputs)
+          : inRegion('compiled', nameOf(this.fn), () => runGraph(run, inputs));
     } catch (error) {
       throw freedArgument(error, nameOf(this.fn), args);
     }

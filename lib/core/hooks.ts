@@ -7,6 +7,7 @@
  */
 import type { OperandConverter } from './autocast.js';
 import type { Backend } from './backend.js';
+import type { CollectiveKind } from './collective.js';
 import type { Device } from './device.js';
 import type { Layer } from './dispatch.js';
 import { ShardwiseError } from './errors.js';
@@ -27,6 +28,28 @@ export interface Layers {
   backend: Backend;
 }
 
+/** What a {@link HostProfiler} calls a region by. @internal */
+export type RegionKind = 'module' | 'node' | 'backward' | 'optimizer' | 'compiled' | 'compile';
+
+/** Sees what the host runs while a profile is recorded. @internal */
+export interface HostProfiler {
+  /** Runs `fn` as a region. `subject`: its name, or the module that runs. */
+  region<T>(kind: RegionKind, subject: string | object, fn: () => T): T;
+}
+
+/** A collective as this rank has called it. @internal */
+export interface SeenCollective {
+  readonly kind: CollectiveKind;
+  readonly name: string;
+  readonly group: string;
+  readonly ranks: readonly number[];
+  readonly meshDim: string | null;
+  readonly bytes: number;
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+  readonly where: string;
+}
+
 /** @internal */
 export interface Hooks {
   /** Frees and resizes native memory; see storage.ts. */
@@ -43,6 +66,12 @@ export interface Hooks {
   copyOp: AnyOp;
   /** Finds the rank that the running code is part of, where several ranks share the process. */
   findRank: (() => RankRuntime | undefined) | null;
+  /** Returns the number of the running rank and of all ranks; null outside of ranks. */
+  rankInWorld: (() => { readonly rank: number; readonly worldSize: number } | null) | null;
+  /** Calls `watcher` with every collective, until the returned function is called. */
+  watchCollectives: ((watcher: (seen: SeenCollective) => void) => () => void) | null;
+  /** Null while no profile is recorded. */
+  profiler: HostProfiler | null;
 }
 
 /** A stand-in for a hook before it is assigned; it throws when it is used. */
@@ -83,4 +112,12 @@ export const hooks: Hooks = {
   autocastState: notInstalled('hooks.autocastState'),
   copyOp: notInstalled('hooks.copyOp'),
   findRank: null,
+  rankInWorld: null,
+  watchCollectives: null,
+  profiler: null,
 };
+
+/** Runs `fn`; a profile shows it as a region. @internal */
+export function inRegion<T>(kind: RegionKind, subject: string | object, fn: () => T): T {
+  return hooks.profiler === null ? fn() : hooks.profiler.region(kind, subject, fn);
+}

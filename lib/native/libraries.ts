@@ -72,10 +72,22 @@ export const optionalLibraries: readonly OptionalLibrary[] = [
     minimumVersion: 12000,
     without: 'compile() does not fuse kernels on CUDA',
   },
+  {
+    name: 'CUPTI',
+    sonames: ['libcupti.so.13', 'libcupti.so.12'],
+    variable: 'SHARDWISE_CUPTI_PATH',
+    versionSymbol: 'cuptiGetVersion',
+    wheels: ['cu13/lib', 'cuda_cupti/lib'],
+    minimumVersion: 19,
+    without:
+      'profiles time kernels on CUDA by events around them, which shows each command as one kernel',
+  },
 ];
 
 /** The entry of {@link optionalLibraries} of that name. */
-export function libraryNamed(name: 'libcuda' | 'cuBLASLt' | 'NCCL' | 'NVRTC'): OptionalLibrary {
+export function libraryNamed(
+  name: 'libcuda' | 'cuBLASLt' | 'NCCL' | 'NVRTC' | 'CUPTI',
+): OptionalLibrary {
   return optionalLibraries.find((library) => library.name === name) as OptionalLibrary;
 }
 
@@ -158,7 +170,9 @@ function toolkitFolders(environment: Environment): string[] {
   const homes = [environment['CUDA_HOME'], environment['CUDA_PATH'], '/usr/local/cuda'];
   const toolkits = homes.flatMap((folder) =>
     folder
-      ? ['lib64', 'lib', 'targets/x86_64-linux/lib'].map((part) => path.join(folder, part))
+      ? ['lib64', 'lib', 'targets/x86_64-linux/lib', 'extras/CUPTI/lib64'].map((part) =>
+          path.join(folder, part),
+        )
       : [],
   );
   const conda = environment['CONDA_PREFIX'];

@@ -5,7 +5,7 @@ import { describeHook } from '../autograd/made-hooks.js';
 import type { HookHandle, Node } from '../autograd/node.js';
 import { callContext, insideModule } from '../core/call-context.js';
 import { ArgumentError } from '../core/errors.js';
-import { layers } from '../core/hooks.js';
+import { inRegion, layers } from '../core/hooks.js';
 import { type ModuleCall, moduleCalls } from '../core/module-calls.js';
 import { countChange } from '../core/module-changes.js';
 import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
@@ -144,7 +144,7 @@ function callItself(module: AnyModule, args: never[]): unknown {
   const run = module.compiled === null ? callWithHooks : callCompiled;
   return callContext.moduleObservers === 0
     ? callLocated(run, module, args)
-    : insideModule(module, () => callLocated(run, module, args));
+    : insideModule(module, () => inRegion('module', module, () => callLocated(run, module, args)));
 }
 
 function callCompiled(module: AnyModule, args: never[]): unknown {

@@ -3,7 +3,7 @@ import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import type { MemoryObserver } from '../core/backend.js';
 import { ArgumentError } from '../core/errors.js';
-import { layers } from '../core/hooks.js';
+import { inRegion, layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, unexpected } from '../core/options.js';
 import { PREPARE_CAPTURE } from '../core/prepare-capture.js';
 import { keep, scope } from '../core/scope.js';
@@ -135,6 +135,10 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   step<T>(closure?: () => T): T | undefined {
     if (closure !== undefined && typeof closure !== 'function')
       throw unexpected(`${this.constructor.name}.step`, 'closure', 'a function', closure);
+    return inRegion('optimizer', `${this.constructor.name}.step`, () => this.stepWith(closure));
+  }
+
+  private stepWith<T>(closure?: () => T): T | undefined {
     // Steps are counted in JavaScript, and a graph would repeat the count of its capture.
     this.reportStep();
     for (const group of this.paramGroups) this.checkUsed(group.params);

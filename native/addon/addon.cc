@@ -46,6 +46,7 @@ napi_value init(napi_env env, napi_value exports) {
   export_gloo(env, exports);
   export_compilation(env, exports);
   export_process(env, exports);
+  export_profile(env, exports);
   return exports;
 }
 

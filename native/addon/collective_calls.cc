@@ -166,7 +166,8 @@ napi_value collective(napi_env env, napi_callback_info info) {
   if (out) state.touch(*out, stream);
   // A plain pointer needs no allocation in the function, which runs once.
   stream.enqueue(
-      [call = owned.release()](Stream& s) { run_call(s, *std::unique_ptr<OwnedCall>(call)); });
+      [call = owned.release()](Stream& s) { run_call(s, *std::unique_ptr<OwnedCall>(call)); },
+      "collective");
   if (in) in->last_sequence = stream.submitted();
   if (out) {
     out->last_sequence = stream.submitted();

@@ -60,7 +60,8 @@ double version_of(const std::string& symbol, void* entry) {
     return static_cast<double>(reinterpret_cast<size_t (*)()>(entry)());
   if (symbol == "nvrtcVersion")
     return reinterpret_cast<int (*)(int*, int*)>(entry)(&a, &b) == 0 ? a * 1000 + b * 10 : 0;
-  const bool known = symbol == "cuDriverGetVersion" || symbol == "ncclGetVersion";
+  const bool known =
+      symbol == "cuDriverGetVersion" || symbol == "ncclGetVersion" || symbol == "cuptiGetVersion";
   return known && reinterpret_cast<int (*)(int*)>(entry)(&a) == 0 ? a : 0;
 }
 

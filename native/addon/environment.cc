@@ -196,6 +196,7 @@ Stream* Environment::open_stream(int32_t device, int32_t priority, ErrorText* er
   auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id,
                                          priority);
   if (!stream->open(*Devices::get().allocator(device), error).ok()) return nullptr;
+  stream->log = &log;
   streams.push_back(std::move(stream));
   return streams[id].get();
 }
@@ -235,10 +236,11 @@ void order_behind(Stream& stream, Stream& other, uint64_t sequence, Stream* writ
   if (other.backend()->asynchronous) {
     stream.wait_for(other, sequence, std::move(inherit));
   } else if (other.completed() < sequence) {
-    stream.enqueue([&other, sequence, inherit = std::move(inherit)](Stream& s) {
+    const auto wait = [&other, sequence, inherit = std::move(inherit)](Stream& s) {
       other.wait(sequence);
       if (inherit) inherit(s);
-    });
+    };
+    stream.enqueue(wait, "wait for a stream");
   } else if (writer && writer->failed()) {
     stream.enqueue(std::move(inherit));
   }
@@ -419,6 +421,7 @@ void Environment::release(int64_t handle, bool collected) {
 void Environment::release_block(const StorageEntry& entry, bool collected) {
   Block* block = entry.block;
   if (!block) return;
+  const int64_t bytes = block->bytes;
   CachingAllocator* allocator = entry.allocator;
   const std::atomic<uint64_t>* progress = entry.owner->progress();
   const bool owner_is_last = entry.last_stream == entry.owner;
@@ -433,6 +436,16 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
       allocator->free_later(block, progress, sequence);
     });
   }
+  if (log.is_open()) remember(entry, -bytes);
+}
+
+void Environment::remember(const StorageEntry& entry, int64_t bytes) {
+  const auto [allocated, reserved] = entry.allocator->in_use();
+  log.remember({.device = entry.pinned ? -1 : entry.device,
+                .rank_runtime = entry.owner->rank_runtime(),
+                .bytes = bytes,
+                .allocated = allocated,
+                .reserved = reserved});
 }
 
 void Environment::settle_accounts() {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../runtime/span_log.h"
 #include "../runtime/storage_table.h"
 #include "texts.h"
 #include "values.h"
@@ -80,6 +81,8 @@ struct Environment {
   napi_env env;
   double* words = nullptr;
   napi_ref words_ref = nullptr;
+  napi_ref profile_words = nullptr;  // keeps the words of profiles, which are always the same
+  SpanLog log;
   StorageTable storages;
   std::vector<std::unique_ptr<Stream>> streams;
   std::unordered_map<int32_t, uint32_t> default_streams;  // by device code
@@ -146,6 +149,8 @@ struct Environment {
   Status check_others(const Stream& read, ErrorText* error);
   // An unreported failure of a process group of this rank.
   Status check_groups(int64_t rank_runtime, ErrorText* error);
+  // Adds a change of memory to the profile: bytes < 0 are freed.
+  void remember(const StorageEntry& entry, int64_t bytes);
   void settle_accounts();  // reports external memory, deletes dropped references
   void expect_completion();
   // Reports a failure once to a rank, whichever of its streams meet it. Does not wait.
@@ -193,6 +198,7 @@ void export_device_groups(napi_env env, napi_value exports);
 void export_gloo(napi_env env, napi_value exports);
 void export_compilation(napi_env env, napi_value exports);
 void export_process(napi_env env, napi_value exports);
+void export_profile(napi_env env, napi_value exports);
 // Fails calls that wait for other ranks; every member leaves.
 void abort_all_groups(Environment& state, const char* reason);
 

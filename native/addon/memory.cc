@@ -60,6 +60,7 @@ Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, i
     status = entry.allocator->allocate(bytes, pool, &entry.block, error);
   }
   if (status.ok()) entry.data = entry.block->data;
+  if (status.ok() && state.log.is_open()) state.remember(entry, entry.block->bytes);
   return status;
 }
 
@@ -184,13 +185,14 @@ napi_value resize(napi_env env, napi_callback_info info) {
   const int64_t kept = args[1] < entry->bytes ? args[1] : entry->bytes;
   if (kept > 0) {
     char *to = fresh.data, *from = entry->data;
-    stream->enqueue([to, from, kept](Stream& s) {
+    const CopyKind kind =
+        stream->backend()->asynchronous ? CopyKind::DeviceToDevice : CopyKind::HostToHost;
+    const auto copy = [to, from, kept, kind](Stream& s) {
       ErrorText text;
-      const CopyKind kind =
-          s.backend()->asynchronous ? CopyKind::DeviceToDevice : CopyKind::HostToHost;
       Status copied = s.backend()->copy(s.native(), to, from, kept, kind, &text);
       if (!copied.ok()) s.set_error(copied.code, text);
-    });
+    };
+    stream->enqueue(copy, copy_name(kind));
   }
   if (entry->token_bytes >= 0) state.token_bytes += args[1] - entry->bytes;
   entry->last_sequence = stream->claimed();

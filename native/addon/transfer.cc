@@ -109,13 +109,14 @@ Status write_staged(Stream& stream, char* to, const View& source, ErrorText* err
   const Status status = take_staging(stream.backend(), bytes, &staging, error);
   if (!status.ok()) return status;
   std::memcpy(staging, source.data, bytes);
-  stream.enqueue([to, staging, bytes](Stream& s) {
+  const auto copy = [to, staging, bytes](Stream& s) {
     copy_now(s, to, staging, bytes, CopyKind::HostToDevice);
     ErrorText ignored;
     const auto give = [](void* buffer, const Failed*) { give_staging(buffer, 0); };
     if (!s.backend()->stream_on_complete(s.native(), give, staging, &ignored).ok())
       give(staging, nullptr);
-  });
+  };
+  stream.enqueue(copy, copy_name(CopyKind::HostToDevice));
   return kOk;
 }
 
@@ -124,12 +125,15 @@ Status write_copied(Stream& stream, char* to, const View& source, ErrorText* err
   const int64_t bytes = source.bytes;
   const Status status = copy_borrowed(source.data, bytes, &copy, error);
   if (!status.ok()) return status;
-  stream.enqueue([to, copy, bytes](Stream& s) {
+  const CopyKind kind =
+      stream.backend()->asynchronous ? CopyKind::HostToDevice : CopyKind::HostToHost;
+  const auto write = [to, copy, bytes, kind](Stream& s) {
     if (s.backend()->asynchronous)
-      copy_in_chunks(s, to, copy.get(), bytes, CopyKind::HostToDevice);
+      copy_in_chunks(s, to, copy.get(), bytes, kind);
     else
-      copy_now(s, to, copy.get(), bytes, CopyKind::HostToHost);
-  });
+      copy_now(s, to, copy.get(), bytes, kind);
+  };
+  stream.enqueue(write, copy_name(kind));
   return kOk;
 }
 
@@ -184,7 +188,8 @@ bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset,
     const char* from = entry.data + offset;
     if (stream.backend()->asynchronous) {
       stream.enqueue(
-          [to, from, bytes](Stream& s) { copy_now(s, to, from, bytes, CopyKind::DeviceToHost); });
+          [to, from, bytes](Stream& s) { copy_now(s, to, from, bytes, CopyKind::DeviceToHost); },
+          copy_name(CopyKind::DeviceToHost));
       status = state.synchronize(stream, &error);
     } else {
       std::memcpy(to, from, bytes);
@@ -354,7 +359,7 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   // No command in flight writes to the memory of an ArrayBuffer: the bytes are valid.
   const bool borrowed = entry->adopted != nullptr;
   if (borrowed && bytes > 0) std::memcpy(destination.data, from, bytes);
-  stream->enqueue([gate, completion, from, bytes, borrowed](Stream& s) {
+  const auto read = [gate, completion, from, bytes, borrowed](Stream& s) {
     fail_if_failed(s, completion);
     if (completion->code == Code::Ok && bytes > 0 && !borrowed) {
       if (completion->staging)
@@ -367,7 +372,9 @@ napi_value read_async(napi_env env, napi_callback_info info) {
       fail_if_failed(s, completion);
     }
     post_when_done(s, gate, completion);
-  });
+  };
+  stream->enqueue(read,
+                  copy_name(backend->asynchronous ? CopyKind::DeviceToHost : CopyKind::HostToHost));
   entry->last_sequence = stream->submitted();
   return nullptr;
 }
@@ -419,10 +426,11 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
     status = write_later(*stream, destination, {const_cast<char*>(source), bytes}, &error);
     if (!status.ok()) return fail_call(env, status.code, error);
   } else {
-    stream->enqueue([destination, source, bytes, kind, waits](Stream& s) {
+    const auto copy = [destination, source, bytes, kind, waits](Stream& s) {
       copy_now(s, destination, source, bytes, kind);
       if (waits) wait_for_device(s);
-    });
+    };
+    stream->enqueue(copy, copy_name(kind));
     if (waits) stream->wait(stream->submitted());
   }
   to->last_sequence = from->last_sequence = stream->submitted();

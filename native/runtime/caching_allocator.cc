@@ -372,6 +372,11 @@ MemoryStats CachingAllocator::stats() {
   return out;
 }
 
+std::pair<int64_t, int64_t> CachingAllocator::in_use() {
+  std::lock_guard<SpinLock> lock(mutex_);
+  return {stats_.allocated, stats_.reserved};
+}
+
 void CachingAllocator::reset_peaks() {
   std::lock_guard<SpinLock> lock(mutex_);
   stats_.peak_allocated = stats_.allocated;

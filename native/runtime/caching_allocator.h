@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "../include/backend.h"
@@ -80,6 +81,8 @@ class CachingAllocator {
   void trim_idle_host();
 
   MemoryStats stats();
+  // Allocated and reserved bytes.
+  std::pair<int64_t, int64_t> in_use();
   void reset_peaks();
 
   struct BlockInfo {

@@ -15,6 +15,7 @@
 #include "../include/thread_priority.h"
 #include "asymmetric_fence.h"
 #include "caching_allocator.h"
+#include "span_log.h"
 
 namespace shardwise {
 
@@ -53,8 +54,12 @@ void give_all_params(KernelCall& call, double (&params)[kMinParams]) {
 struct Stream::Record {
   int64_t bytes;
   Kind kind;
+  uint32_t command;  // its number in a profile; 0 without one
   std::function<void(Stream&)>* function;
-  KernelCall call;
+  union {
+    KernelCall call;
+    const char* name;  // of a function that is recorded
+  };
 };
 
 struct Stream::Ring {
@@ -256,6 +261,7 @@ Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
   auto* record = static_cast<Record*>(reserve(bytes));
   record->bytes = bytes;
   record->kind = Kind::Kernel;
+  record->command = log ? log->issue(*this) : 0;
   record->call = call;
   auto* views = reinterpret_cast<TensorView*>(record + 1);
   auto* at = reinterpret_cast<int64_t*>(views + count);
@@ -281,15 +287,26 @@ Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
 Status Stream::run_now(KernelCall& call, ErrorText* error) {
   call.stream = native_;
   call.error = error;
-  return backend_->launch(call);
+  const uint32_t command = log ? log->issue(*this) : 0;
+  if (command == 0) return backend_->launch(call);
+  Span span{.command = command,
+            .is_kernel = true,
+            .at_once = true,
+            .name = backend_->kernels[call.kernel].name};
+  log->begin(*this, span);
+  const Status status = backend_->launch(call);
+  log->end(*this, span);
+  return status;
 }
 
-void Stream::enqueue(std::function<void(Stream&)> fn) {
+void Stream::enqueue(std::function<void(Stream&)> fn, const char* name) {
   flush_waits();
   const int64_t bytes = align16(sizeof(Record));
   auto* record = static_cast<Record*>(reserve(bytes));
   record->bytes = bytes;
   record->kind = Kind::Function;
+  record->command = name && log ? log->issue(*this) : 0;
+  record->name = name;
   record->function = new std::function<void(Stream&)>(std::move(fn));
   publish(bytes);
   last_function_ = submitted_;
@@ -348,7 +365,10 @@ Stream::Worked Stream::work_off(Record* first) {
     const Worked together = work_off_together(first);
     if (together.records > 0) return together;
   }
-  process(first);
+  if (first->command == 0)
+    process(first);
+  else
+    process_recorded(first);
   return {1, first->bytes};
 }
 
@@ -362,6 +382,7 @@ Stream::Worked Stream::work_off_together(Record* first) {
   const KernelCall* list[kMostTogether];
   double params[kMostTogether][kMinParams] = {};
   int64_t ends[kMostTogether];
+  uint32_t commands[kMostTogether];
   int32_t count = 0;
   for (int64_t at = 0; at < reach && count < kMostTogether; count++) {
     const auto* record = reinterpret_cast<const Record*>(start + at);
@@ -369,10 +390,23 @@ Stream::Worked Stream::work_off_together(Record* first) {
     calls[count] = record->call;
     give_all_params(calls[count], params[count]);
     list[count] = &calls[count];
+    commands[count] = record->command;
     ends[count] = at += record->bytes;
   }
+  const int64_t began = first->command ? host_nanoseconds() : 0;
   const int32_t ran = count > 1 ? backend_->launch_together(list, count) : 0;
+  if (began) log->add_together(*this, list, commands, ran, began);
   return ran > 0 ? Worked{ran, ends[ran - 1]} : Worked{0, 0};
+}
+
+void Stream::process_recorded(Record* record) {
+  const bool is_kernel = record->kind == Kind::Kernel;
+  Span span{.command = record->command,
+            .is_kernel = is_kernel,
+            .name = is_kernel ? backend_->kernels[record->call.kernel].name : record->name};
+  log->begin(*this, span);
+  process(record);
+  log->end(*this, span);
 }
 
 void Stream::process(Record* record) {

@@ -21,6 +21,7 @@ namespace shardwise {
 
 class CachingAllocator;
 struct Block;
+class SpanLog;
 
 class Stream;
 
@@ -99,8 +100,8 @@ class Stream {
   Status enqueue_kernel(const KernelCall& call, ErrorText* error);
   // Runs a kernel on the caller's thread. Only if idle() and the backend is synchronous.
   Status run_now(KernelCall& call, ErrorText* error);
-  // Runs fn on the native thread, in order.
-  void enqueue(std::function<void(Stream&)> fn);
+  // Runs fn on the native thread, in order. A profile records what has a name, which is static.
+  void enqueue(std::function<void(Stream&)> fn, const char* name = nullptr);
   // The methods of marks are called on the JavaScript thread, for streams of asynchronous backends.
   // Marks the end of the queue, if commands were submitted since the last mark.
   void mark();
@@ -157,6 +158,8 @@ class Stream {
   uint32_t pool() const { return pool_; }
   // Called on the native thread after it was idle for a while; set before the first command.
   std::function<void()> on_idle;
+  // What a profile records; set before the first command.
+  SpanLog* log = nullptr;
   // creates the backend's stream; called before first use
   Status open(CachingAllocator& allocator, ErrorText* error);
 
@@ -170,6 +173,7 @@ class Stream {
   void start();
   void loop();
   void process(Record* record);
+  void process_recorded(Record* record);
   struct Worked {
     int32_t records;
     int64_t bytes;
@@ -230,6 +234,12 @@ class Stream {
   void fail_with(const Failure& failure);
   void take_failure();
 };
+
+// As a profile names it.
+constexpr const char* copy_name(CopyKind kind) {
+  constexpr const char* names[] = {"Memcpy HtoH", "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD"};
+  return names[static_cast<int32_t>(kind)];
+}
 
 // `index_select(float32[10, 4], int64[3])`, for errors.
 void describe_call(const KernelCall& call, const Backend& backend, char* out, int64_t size);

@@ -7,6 +7,7 @@
  */
 import { noGrad } from '../../autograd/grad-mode.js';
 import { CompileError } from '../../core/errors.js';
+import { inRegion } from '../../core/hooks.js';
 import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
 import { scope } from '../../core/scope.js';
 import { heldOf, type Sharding } from '../../core/sharding.js';
@@ -119,7 +120,9 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
       );
     const tensors = tensorsIn(args);
     const values = this.valuesOf(tensors);
-    const made = noGrad(() => scope(() => runner(...values)));
+    const made = inRegion('compiled', 'captured step', () =>
+      noGrad(() => scope(() => runner(...values))),
+    );
     ownGradients(this.gradients, [...values, ...made]);
     return this.resultOf(made, tensors);
   }

@@ -3,6 +3,7 @@
 import { callContext } from '../../core/call-context.js';
 import type { CollectiveKind } from '../../core/collective.js';
 import { ShardingError } from '../../core/errors.js';
+import { modulePath } from '../../core/module-path.js';
 import { checkFunction } from '../../core/options.js';
 import { numelOf } from '../../core/shape.js';
 import {
@@ -242,7 +243,8 @@ function add(traffic: CommTraffic, { sentBytes, receivedBytes }: CommEvent): voi
   traffic.receivedBytes += receivedBytes;
 }
 
-function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
+/** A collective as it was called. @internal */
+export function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
   const { sent, received } = trafficOf(call, group.size, group.rank);
   return {
     kind: call.kind,
@@ -275,16 +277,3 @@ function payloadOf({ input, output, counts }: Call): number {
 }
 
 const total = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
-
-/** The part of nn.Module that is used here; nn is above this layer. */
-interface NamedModules {
-  namedModules(): Iterable<readonly [path: string, module: object]>;
-}
-
-function modulePath(calls: readonly object[]): string | null {
-  const [outer, inner] = [calls[0] as (object & NamedModules) | undefined, calls.at(-1)];
-  if (outer === undefined) return null;
-  for (const [path, module] of outer.namedModules())
-    if (module === inner) return path === '' ? outer.constructor.name : path;
-  return (inner as object).constructor.name;
-}

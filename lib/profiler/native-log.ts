@@ -1,0 +1,102 @@
+/** The log of the addon: what streams and devices do for the ranks that are profiled. */
+import { writer } from '../eager/submit.js';
+import { libraryCandidates, libraryNamed } from '../native/libraries.js';
+import {
+  type ActivityRecord,
+  type CommandRecord,
+  decode,
+  type MemoryRecord,
+  type NativeRecords,
+} from './native-records.js';
+
+/** Who times GPUs. */
+export type DeviceTimer = 'cupti' | 'events';
+
+const TIMERS = { none: 0, events: 1, cupti: 2 };
+
+/** Shared with the addon: the op that runs, and the number of the last command. */
+const shared = new ArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT);
+export const words = new Int32Array(shared);
+
+/** Records that no session has taken. */
+let left: NativeRecords = { commands: [], activities: [], memory: [] };
+
+/** What {@link openLog} needs to know. */
+interface LogSettings {
+  readonly onHost: boolean;
+  readonly timer: DeviceTimer | null;
+}
+
+/** Starts to record a rank runtime. Returns why CUPTI is not used, or ''. */
+export function openLog(rankRuntime: number, { onHost, timer }: LogSettings): string {
+  const candidates = timer === 'cupti' ? libraryCandidates(libraryNamed('CUPTI')).join('\n') : '';
+  return writer.addon.profileStart(
+    rankRuntime,
+    shared,
+    onHost,
+    TIMERS[timer ?? 'none'],
+    candidates,
+  );
+}
+
+/** Ends the record; commands before it are still recorded when they run. */
+export function closeLog(rankRuntime: number): void {
+  writer.addon.profileStop(rankRuntime);
+}
+
+export function isLogDone(rankRuntime: number): boolean {
+  return writer.addon.profileDone(rankRuntime);
+}
+
+/** A part of the log: of a rank runtime, or of all for 0; between two commands. */
+export interface LogRange {
+  readonly rankRuntime: number;
+  readonly after: number;
+  readonly last: number;
+}
+
+/** Takes the records of a range out of the log. */
+export function takeRecords({ rankRuntime, after, last }: LogRange): NativeRecords {
+  const fresh = decode(writer.addon.profileTake());
+  const all = {
+    commands: [...left.commands, ...fresh.commands],
+    activities: [...left.activities, ...fresh.activities],
+    memory: [...left.memory, ...fresh.memory],
+  };
+  const isOwn = (of: CommandRecord | MemoryRecord): boolean =>
+    rankRuntime === 0 || of.rankRuntime === rankRuntime;
+  const [commands, otherCommands] = divide(all.commands, isOwn);
+  const others = new Set(otherCommands.map(({ command }) => command));
+  const [activities, otherActivities] = divide(
+    all.activities,
+    ({ command }: ActivityRecord) => !others.has(command),
+  );
+  const [memory, otherMemory] = divide(all.memory, isOwn);
+  left = { commands: otherCommands, activities: otherActivities, memory: otherMemory };
+  return {
+    commands: commands.filter(({ command }) => command > after && command <= last),
+    activities,
+    memory,
+  };
+}
+
+function divide<T>(list: readonly T[], isFirst: (each: T) => boolean): [T[], T[]] {
+  const first: T[] = [];
+  const second: T[] = [];
+  for (const each of list) (isFirst(each) ? first : second).push(each);
+  return [first, second];
+}
+
+const CLOCK_TRIES = 5;
+
+/** Microseconds of the addon's clock when `performance.now()` is 0. */
+export function clockOffset(): number {
+  let [offset, least] = [0, Number.POSITIVE_INFINITY];
+  for (let i = 0; i < CLOCK_TRIES; i++) {
+    const before = performance.now();
+    const native = writer.addon.profileClock();
+    const passed = performance.now() - before;
+    if (passed < least) [offset, least] = [native - (before + passed / 2) * 1e3, passed];
+  }
+  return offset;
+}
