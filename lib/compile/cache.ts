@@ -4,12 +4,12 @@
  */
 import { CompileError } from '../core/errors.js';
 import { hooks, inRegion } from '../core/hooks.js';
-import { type ModuleCall, moduleCalls } from '../core/module-calls.js';
+import type { ModuleCall } from '../core/module-calls.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
 import type { CompiledGraph } from './backends.js';
-import { runUncompiled, withoutFrames } from './capture/boundaries.js';
+import { runGraph, runUncompiled } from './capture/boundaries.js';
 import { type AnyFunction, type Capture, capture, isCompiling } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { prepare } from './capture/prepare.js';
@@ -129,10 +129,6 @@ export function compiledFunction(fn: AnyFunction, settings: CompileSettings): An
     explained?.add(captures);
     return captures.call(args);
   };
-}
-
-function runGraph(run: CompiledGraph, inputs: readonly Tensor[]): readonly Tensor[] {
-  return moduleCalls.run === null ? run(...inputs) : withoutFrames(() => run(...inputs));
 }
 
 /** The captures of one function. */

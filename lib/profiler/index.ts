@@ -9,7 +9,8 @@ export type {
 export type { ProfilerEventKind } from './host-events.js';
 export { type EventAverage, KeyAverages, type KeyAveragesOptions } from './key-averages.js';
 export type { DeviceTimer } from './native-log.js';
-export { Profile, type ProfileOptions, type ProfilerActivity, profile } from './profile.js';
+export { Profile, profile } from './profile.js';
+export type { ProfileOptions, ProfilerActivity } from './profile-options.js';
 export { recordFunction } from './record-function.js';
 export {
   type ProfilerAction,

@@ -1,5 +1,5 @@
 /** What the addon records of a profile, as objects. */
-import type { NativeProfile } from '../native/addon.js';
+import type { NativeProfile } from '../native/profile-calls.js';
 
 /** A command as its stream has run it. Times are in microseconds. */
 export interface CommandRecord {

@@ -24,6 +24,7 @@ import {
   nn,
   ones,
   optim,
+  profiler,
   sub,
   type Tensor,
   where,
@@ -40,13 +41,18 @@ const square = (t: Tensor) => t.mul(t).sum();
 export const values: Record<string, unknown> = {
   deviceType: 'cpu', dtype: 'bfloat16', enabled: true, cacheEnabled: true, initScale: 2, growthFactor: 2, backoffFactor: 0.5, growthInterval: 2, gradOutputs: [ones([])], gradTensors: [ones([])],
   retainGraph: true, createGraph: true, allowUnused: true, eps: 1e-6, atol: 1e-3, rtol: 1e-3, raiseException: false, backend: 'eager', fullgraph: false, signal: new AbortController().signal, dynamic: false, mode: 'default', recursive: true,
-  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, out: ones([2, 2]), roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], communicates: true, keepsNoTensors: true, gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, name: 'count', tensor: x(), input: 1, other: 2, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, assign: true, setToNone: false, prepend: true, alwaysCall: true, release: () => {}, allowOthers: true, parameters: [], fwCompiler: () => {}, bwCompiler: () => {}, partitionFn: () => {}, decompositions: [], distribute: new Map(), gmTransformation: () => {}, parallelMode: {}, memory: () => [], enableGraphOptimization: true, enableInductor: true, dumpGraphs: false, bucketSizeMb: 1, prerequisites: [], applyAfter: [], maxIters: 2, rates: 'cpu', worldSize: 8, title: 'step', waits: 'use', measured: [], layouts: ['dp'], memoryBytes: 1e9, paramDtype: 'bfloat16', reduceDtype: 'float32', run: (f: (...all: unknown[]) => unknown, all: unknown[]) => f(...all), settings: 1, preservesRng: false, policy: () => 'preferSave', shardParameter: () => null, groupOf: () => '', isCausal: false,
+  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, out: ones([2, 2]), roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], communicates: true, keepsNoTensors: true, gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, name: 'count', tensor: x(), input: 1, other: 2, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, assign: true, setToNone: false, prepend: true, alwaysCall: true, release: () => {}, allowOthers: true, parameters: [], fwCompiler: () => {}, bwCompiler: () => {}, partitionFn: () => {}, decompositions: [], distribute: new Map(), gmTransformation: () => {}, parallelMode: {}, memory: () => [], enableGraphOptimization: true, enableInductor: true, dumpGraphs: false, bucketSizeMb: 1, prerequisites: [], applyAfter: [], maxIters: 2, rates: 'cpu', worldSize: 8, title: 'step', waits: 'use', measured: [], layouts: ['dp'], memoryBytes: 1e9, paramDtype: 'bfloat16', reduceDtype: 'float32', run: (f: (...all: unknown[]) => unknown, all: unknown[]) => f(...all), settings: 1, preservesRng: false, policy: () => 'preferSave', shardParameter: () => null, activities: ['cpu'], recordShapes: true, withModules: true, profileMemory: true, withStack: true, schedule: () => 'record', onTraceReady: () => {}, deviceTimer: 'events', wait: 1, warmup: 1, active: 1, repeat: 1, skipFirst: 1, groupByInputShape: false, groupByModule: false, groupByKernel: true, sortBy: 'count', rowLimit: 3, maxNameColumnWidth: 20, groupOf: () => '', isCausal: false,
   averageAttnWeights: false, needWeights: true, attnMask: zeros([3, 3]), keyPaddingMask: zeros([1, 3]), memoryIsCausal: false, tgtIsCausal: false, srcIsCausal: false, mask: zeros([3, 3]),
   memoryMask: zeros([3, 3]), tgtMask: zeros([3, 3]), srcMask: zeros([3, 3]), memoryKeyPaddingMask: zeros([1, 3]), tgtKeyPaddingMask: zeros([1, 3]), srcKeyPaddingMask: zeros([1, 3]), inputs: [leaf()],
 }; // biome-ignore format: a table
 
 const double = (options: Options) => ({ ...options }) as never;
 const fan = (o: Options) => ('mode' in o ? { mode: 'fan_in' } : o) as Options;
+
+const profiled = () =>
+  profiler.profile({ activities: ['cpu'], recordShapes: true, withModules: true }, () =>
+    x().add(1),
+  );
 
 const perceptron = (): nn.Module => new nn.Sequential(new nn.Linear(2, 2)) as never;
 const sequence = () => ones([3, 1, 2]);
@@ -144,6 +150,10 @@ export const calls: Calls = {
     }),
   'autograd.opaqueHook': (o) => autograd.opaqueHook(() => {}, [], o),
   'memory.owned': (o) => memory.owned(() => ones([1]), o).dispose(),
+  'profiler.profile': (o) => profiler.profile(o, () => x().add(1)),
+  'profiler.schedule': (o) => profiler.schedule({ wait: 0, warmup: 0, active: 1, ...o }),
+  'Profile.keyAverages': (o) => profiled().keyAverages(o),
+  'KeyAverages.table': (o) => profiled().keyAverages().table(o),
   'autograd.gradcheck': (o) =>
     autograd.gradcheck(square, [leaf().double().detach().requiresGrad_()], o),
   'autograd.gradgradcheck': (o) =>

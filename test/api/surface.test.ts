@@ -134,6 +134,10 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'autograd has its functions': [shardwise.autograd, autograd],
   'cuda has its functions': [shardwise.cuda, cuda],
   'memory has its functions': [shardwise.memory, memory],
+  'profiler has its functions': [
+    shardwise.profiler,
+    list('profile recordFunction schedule Profile KeyAverages'),
+  ],
   'tree has its functions': [shardwise.tree, list('map tensors')],
   'ops.fsdp has its ops': [shardwise.ops.fsdp, list('set_ copy_')],
   'nn has the layers': [nn, layers],

@@ -3,6 +3,8 @@
  * every module that it calls is captured by itself. So a break loses no graph below it.
  */
 import { type ModuleCall, moduleCalls } from '../../core/module-calls.js';
+import type { Tensor } from '../../core/tensor.js';
+import type { CompiledGraph } from '../backends.js';
 import { immediately, lazily } from '../lazy/lazily.js';
 import type { LazyProgram } from '../lazy/lazy-program.js';
 
@@ -42,12 +44,12 @@ export function runUncompiled(
 }
 
 /** Runs a graph. Modules that functions of the program call in it are no frames. */
-export function withoutFrames<T>(fn: () => T): T {
+export function runGraph(graph: CompiledGraph, inputs: readonly Tensor[]): readonly Tensor[] {
   const { run } = moduleCalls;
-  if (run === null) return fn();
+  if (run === null) return graph(...inputs);
   moduleCalls.run = null;
   try {
-    return immediately(fn);
+    return immediately(() => graph(...inputs));
   } finally {
     moduleCalls.run = run;
   }
