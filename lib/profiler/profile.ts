@@ -118,7 +118,7 @@ export class Profile {
     if (session === null) return;
     session.stop();
     this.session = null;
-    if (this.runtime.world.mustNotWait()) this.pending.push(session);
+    if (this.runtime.world.isShared && !session.isDone) this.pending.push(session);
     else this.collect(session);
   }
 
@@ -138,7 +138,7 @@ export class Profile {
   end(): void {
     this.stopAll();
     for (const session of this.pending.splice(0)) {
-      this.runtime.world.checkWait(OP);
+      if (!session.isDone) this.runtime.world.checkWait(OP);
       this.collect(session);
     }
   }
