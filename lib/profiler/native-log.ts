@@ -29,14 +29,13 @@ interface LogSettings {
 
 /** Starts to record a rank runtime. Returns why CUPTI is not used, or ''. */
 export function openLog(rankRuntime: number, { onHost, timer }: LogSettings): string {
-  const candidates = timer === 'cupti' ? libraryCandidates(libraryNamed('CUPTI')).join('\n') : '';
-  return writer.addon.profileStart(
-    rankRuntime,
-    shared,
-    onHost,
-    TIMERS[timer ?? 'none'],
-    candidates,
-  );
+  const cupti = libraryNamed('CUPTI');
+  const candidates = timer === 'cupti' ? libraryCandidates(cupti) : [];
+  const isOff = timer === 'cupti' && candidates.length === 0;
+  const used = TIMERS[isOff ? 'events' : (timer ?? 'none')];
+  const list = candidates.join('\n');
+  const reason = writer.addon.profileStart(rankRuntime, shared, onHost, used, list);
+  return isOff ? `${cupti.variable} names no library` : reason;
 }
 
 /** Ends the record; commands before it are still recorded when they run. */

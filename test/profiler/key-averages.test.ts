@@ -89,7 +89,7 @@ describe('Profile.keyAverages', () => {
       counts,
       [...counts].sort((a, b) => b - a),
     );
-    assert.match(table, /Self CPU time total: [\d.]+ms/);
+    assert.match(table, /Self CPU time total: [\d.]+[mu]s/);
     assert.equal(String(averages), averages.table());
     assert.ok(averages.table({ rowLimit: -1 }).split('\n').length === averages.rows.length + 6);
   });
