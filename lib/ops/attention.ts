@@ -33,6 +33,19 @@ function writeMask(command: CommandWriter, mask: Tensor, scores: Shape): void {
   command.view(mask, scores, strides);
 }
 
+/**
+ * Strides of `[b, h, l, e]` in memory of `[b, l, h, e]`, so that the heads of a position are one
+ * row of the next layer.
+ */
+function stridesByPosition([, heads, rows, depth]: Shape): number[] {
+  const [h, l, e] = [heads, rows, depth] as [number, number, number];
+  return [l * h * e, e, h * e, 1];
+}
+
+/** Whether a tensor `[b, h, l, e]` has the heads of a position side by side. */
+const headsAreInner = ({ strides }: Tensor): boolean =>
+  (strides[1] as number) < (strides[2] as number);
+
 const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.shape.slice(0, 3), k.shape[2] as number];
 
 const attentionBackward: Op<Attention> = defineOp({
@@ -43,13 +56,18 @@ const attentionBackward: Op<Attention> = defineOp({
   outputs: ['gq', 'gk', 'gv'],
   operands:
     '(grad: float [b, h, l, e], q: float T[b, h, l, d], k: T[b, g, s, d], v: T[b, g, s, e], ' +
-    'mask?: float|bool [b, h, l, s], y: dense float [b, h, l, e], lse: dense acc(T) [b, h, l])' +
+    'mask?: float|bool [b, h, l, s], y: float [b, h, l, e], lse: dense acc(T) [b, h, l])' +
     ' -> (gradQ: float [b, h, l, d], gradK: float [b, g, s, d], gradV: float [b, g, s, e])' +
     ' where divides(g, h)',
   params: attentionParams,
   sharding: attentionBackwardRule<Attention>(),
   meta: ([, q, k, v]) =>
-    [q, k, v].map(({ shape, dtype, device }) => ({ shape, strides: null, dtype, device })),
+    [q, k, v].map((t) => ({
+      shape: t.shape,
+      strides: headsAreInner(t) ? stridesByPosition(t.shape) : null,
+      dtype: t.dtype,
+      device: t.device,
+    })),
   lower: (command, [g, q, k, v, mask, out, lse], outputs) => {
     for (const t of [g, q, k, v]) command.tensor(t);
     writeMask(command, mask, scoresOf(q, k));
@@ -127,8 +145,9 @@ const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = de
   meta: ([q, , v]) => {
     const { dtype, device } = q;
     const rows = q.shape.slice(0, 3);
+    const shape = [...rows, v.shape[3] as number];
     return [
-      { shape: [...rows, v.shape[3] as number], strides: null, dtype, device },
+      { shape, strides: stridesByPosition(shape), dtype, device },
       { shape: rows, strides: null, dtype: accumulatedIn(dtype), device },
     ];
   },
@@ -142,10 +161,8 @@ const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = de
   saves: { inputs: [0, 1, 2, 3], outputs: [0, 1] },
   vjp: (ctx, g) => {
     const inputs = [0, 1, 2, 3].map((i) => ctx.input(i)) as [Tensor, Tensor, Tensor, Tensor];
-    const [out, lse] = [ctx.output(0), ctx.output(1)].map((t) => t.contiguous()) as [
-      Tensor,
-      Tensor,
-    ]; // saved tensor hooks may have changed the layout
+    const out = ctx.output(0);
+    const lse = ctx.output(1).contiguous(); // saved tensor hooks may have changed the layout
     const grads = dispatch(attentionBackward, [g, ...inputs, out, lse], ctx.params);
     return [...grads, null];
   },

@@ -191,8 +191,11 @@ void attention_case(const Case& c) {
   for (Tensor* t : {&q, &k, &v, &g}) t->normal();
   if (c.mask != Mask::None) mask = mask_of(c);
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
-  Tensor out(c.dtype, {c.batch, c.heads, c.queries, c.value_depth}),
-      lse(inner, {c.batch, c.heads, c.queries});
+  const int layout_out = c.layout == 3 ? 1 : c.layout;  // results have contiguous features
+  const auto result = [&](int64_t heads, int64_t rows, int64_t depth) {
+    return heads_tensor(c.dtype, c.batch, heads, rows, depth, layout_out);
+  };
+  Tensor out = result(c.heads, c.queries, c.value_depth), lse(inner, {c.batch, c.heads, c.queries});
   const AttentionParams params{c.factor / std::sqrt(double(c.depth > 0 ? c.depth : 1)),
                                double(c.causal),
                                c.dropout,
@@ -216,7 +219,8 @@ void attention_case(const Case& c) {
   out.fill([&](int64_t i) { return want.out[static_cast<size_t>(i)]; });
   lse.fill([&](int64_t i) { return want.lse[static_cast<size_t>(i)]; });
   backward_of(c, x, Operands::dense(out), params.scale, want);
-  Tensor gq(c.dtype, q.sizes), gk(c.dtype, k.sizes), gv(c.dtype, v.sizes);
+  Tensor gq = result(c.heads, c.queries, c.depth), gk = result(c.kv_heads, c.keys, c.depth),
+         gv = result(c.kv_heads, c.keys, c.value_depth);
   run(what + " backward", "attention_backward", {&g, &q, &k, &v, &mask, &out, &lse},
       {&gq, &gk, &gv},
       AttentionBackwardParams{params.scale, params.causal, params.dropout, params.seed_low,

@@ -34,11 +34,13 @@ __global__ void __launch_bounds__(256) delta_kernel(AttentionProblem p) {
   const int64_t row = int64_t(blockIdx.x) * 8 + (threadIdx.x >> 5);
   if (row >= p.batch * p.heads * p.queries) return;
   const int64_t head_index = row / p.queries, query = row % p.queries;
-  const int64_t g = p.g.offset(head_index / p.heads, head_index % p.heads) + query * p.g.row_stride;
+  const int64_t batch = head_index / p.heads, head = head_index % p.heads;
+  const int64_t g = p.g.offset(batch, head) + query * p.g.row_stride,
+                y = p.y.offset(batch, head) + query * p.y.row_stride;
   C sum = C(0);
   for (int64_t d = threadIdx.x & 31; d < p.value_depth; d += 32)
     sum += load_any<C>(p.g.data, g + d * p.g.column_stride, p.dtype) *
-           load_any<C>(p.out, row * p.value_depth + d, p.dtype);
+           load_any<C>(p.y.data, y + d * p.y.column_stride, p.dtype);
   for (int mask = 16; mask > 0; mask >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
   if ((threadIdx.x & 31) == 0) static_cast<C*>(p.delta)[row] = sum;
 }
@@ -46,6 +48,11 @@ __global__ void __launch_bounds__(256) delta_kernel(AttentionProblem p) {
 HeadView head_view(const TensorView& t) {
   if (t.is_immediate || !t.data) return {};
   return {t.data, t.strides[0], t.strides[1], t.strides[2], t.strides[3]};
+}
+
+HeadResult head_result(const TensorView& t) {
+  if (t.is_immediate) return {};
+  return {t.data, t.strides[0], t.strides[1], t.strides[2]};
 }
 
 template <class Params>
@@ -90,7 +97,7 @@ Status attention(const KernelCall& call) {
   if (!is_floating(p.dtype)) return unsupported(call, p.dtype);
   if (too_large(p))
     return fail(call.error, Code::Unsupported, "attention over more than 2^31 tiles");
-  p.out = out.data;
+  p.out = head_result(out);
   p.lse = data_of(lse);
   p.lse_dtype = lse.dtype;
   const Stream& stream = stream_of(call);
@@ -112,12 +119,12 @@ Status attention_backward(const KernelCall& call) {
     return fail(call.error, Code::Unsupported, "attention over more than 2^31 tiles");
   Stream& stream = stream_of(call);
   p.g = head_view(g);
-  p.out = out.data;
+  p.y = head_view(out);
   p.lse = lse.data;
   p.lse_dtype = lse.dtype;
-  p.gq = data_of(call.output(0));
-  p.gk = data_of(call.output(1));
-  p.gv = data_of(call.output(2));
+  p.gq = head_result(call.output(0));
+  p.gk = head_result(call.output(1));
+  p.gv = head_result(call.output(2));
   const bool on_tensor_cores = attention_sm80_applies(p, *stream.facts),
              is_double = p.dtype == DType::Float64;
   const int64_t rows = p.batch * p.heads * p.queries;

@@ -20,6 +20,22 @@ struct HeadView {
   }
 };
 
+// A [batch, head, position, feature] result with contiguous features. No data: it is not needed.
+struct HeadResult {
+  void* data = nullptr;
+  int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+
+  operator HeadView() const { return {data, batch_stride, head_stride, row_stride, 1}; }
+  __host__ __device__ int64_t offset(int64_t batch, int64_t head) const {
+    return batch * batch_stride + head * head_stride;
+  }
+  // the first row of a head
+  template <class T>
+  __device__ T* head(int64_t batch, int64_t head) const {
+    return static_cast<T*>(data) + offset(batch, head);
+  }
+};
+
 // Changes of scores and weights besides the causal mask.
 struct ScoreMods {
   int64_t queries = 0, keys = 0;
@@ -43,15 +59,14 @@ struct AttentionProblem : ScoreMods {
     return mask.data || dropout.drop_below > 0 || !(static_cast<float>(scale) > 0);
   }
 
+  HeadResult out;  // forward only
   // written by forward, read by backward
-  void* out = nullptr;  // [batch, head, query, value_depth], contiguous
   void* lse = nullptr;  // [batch, head, query], natural logarithm; -inf for a fully masked row
   DType lse_dtype = DType::Float32;
 
   // backward only
-  HeadView g;
-  // contiguous; null if the gradient is not needed
-  void *gq = nullptr, *gk = nullptr, *gv = nullptr;
+  HeadView g, y;  // y: the output of forward
+  HeadResult gq, gk, gv;
   // for CUDA cores: [batch, head, query] sums of g out, in the accumulation type
   void* delta = nullptr;
   float* row_stats = nullptr;  // for tensor cores: the output of attention_row_stats

@@ -157,9 +157,11 @@ __device__ __forceinline__ void accumulate_tile(C (&out)[kChunks][4][4], const C
 
 // Writes 64 rows of results, scaled per row, as contiguous rows of `columns`.
 template <class C>
-__device__ __forceinline__ void store_tile(void* to, DType dtype, const C (&values)[kChunks][4][4],
-                                           const C (&scales)[4], int64_t base, int64_t row0,
-                                           int64_t rows, int64_t column0, int64_t columns) {
+__device__ __forceinline__ void store_tile(const HeadResult& to, DType dtype,
+                                           const C (&values)[kChunks][4][4], const C (&scales)[4],
+                                           int64_t batch, int64_t head, int64_t row0, int64_t rows,
+                                           int64_t column0, int64_t columns) {
+  const int64_t base = to.offset(batch, head);
   const int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; chunk++)
@@ -169,7 +171,8 @@ __device__ __forceinline__ void store_tile(void* to, DType dtype, const C (&valu
       for (int j = 0; j < 4; j++) {
         const int64_t row = row0 + ty * 4 + i, column = column0 + chunk * kTile + tx * 4 + j;
         if (row < rows && column < columns)
-          store_as<C>(to, base + row * columns + column, dtype, values[chunk][i][j] * scales[i]);
+          store_as<C>(to.data, base + row * to.row_stride + column, dtype,
+                      values[chunk][i][j] * scales[i]);
       }
 }
 
@@ -260,8 +263,7 @@ __global__ void __launch_bounds__(kThreads)
       store_any<C>(p.lse, head_index * p.queries + query, p.lse_dtype,
                    sum[i] == C(0) ? C(-INFINITY) : maximum[i] + logarithm(sum[i]));
   }
-  store_tile(p.out, p.dtype, out, scales, head_index * p.queries * p.value_depth, query0, p.queries,
-             column0, p.value_depth);
+  store_tile(p.out, p.dtype, out, scales, batch, head, query0, p.queries, column0, p.value_depth);
 }
 
 template <class C, bool ByKeys>
@@ -320,13 +322,11 @@ __global__ void __launch_bounds__(kThreads)
   const C scale = C(p.scale), scales[4] = {scale, scale, scale, scale},
           ones[4] = {C(1), C(1), C(1), C(1)};
   const int64_t own_rows = ByKeys ? p.keys : p.queries;
-  void* const to = ByKeys ? p.gk : p.gq;
-  if (to)
-    store_tile(to, p.dtype, sums1, scales, owner * own_rows * p.depth, row0, own_rows, column0,
-               p.depth);
-  if (ByKeys && p.gv)
-    store_tile(p.gv, p.dtype, sums2, ones, owner * own_rows * p.value_depth, row0, own_rows,
-               column0, p.value_depth);
+  const HeadResult& to = ByKeys ? p.gk : p.gq;
+  if (to.data)
+    store_tile(to, p.dtype, sums1, scales, batch, own_head, row0, own_rows, column0, p.depth);
+  if (ByKeys && p.gv.data)
+    store_tile(p.gv, p.dtype, sums2, ones, batch, own_head, row0, own_rows, column0, p.value_depth);
 }
 
 dim3 grid_of(int64_t blocks, int64_t columns) {
@@ -339,10 +339,10 @@ void start_backward(const AttentionProblem& p, cudaStream_t stream) {
   const int64_t query_tiles = ceil_div(p.queries, kTile), key_tiles = ceil_div(p.keys, kTile);
   const int64_t query_blocks = p.batch * p.heads * query_tiles,
                 key_blocks = p.batch * p.kv_heads * key_tiles;
-  if (p.gq && query_blocks > 0)
+  if (p.gq.data && query_blocks > 0)
     simt_backward<C, false>
         <<<grid_of(query_blocks, p.depth), kThreads, 0, stream>>>(p, query_tiles);
-  if ((p.gk || p.gv) && key_blocks > 0)
+  if ((p.gk.data || p.gv.data) && key_blocks > 0)
     simt_backward<C, true><<<grid_of(key_blocks, p.depth > p.value_depth ? p.depth : p.value_depth),
                              kThreads, 0, stream>>>(p, key_tiles);
 }

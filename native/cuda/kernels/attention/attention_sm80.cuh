@@ -125,14 +125,14 @@ __device__ __forceinline__ void multiply_columns(float (&sums)[M][Depth / 2],
   }
 }
 
-// Writes a warp's 16 x Depth accumulators, scaled per row half, to rows of `columns` contiguous
-// elements.
+// Writes a warp's 16 x Depth accumulators, scaled per row half, to rows of `columns` elements.
 template <class T, int Depth>
 __device__ __forceinline__ void store_rows(T* to, const float (&sums)[Depth / 2], int32_t first_row,
-                                           int32_t rows, int32_t columns, float scale_low,
-                                           float scale_high) {
+                                           int32_t rows, int32_t columns, int64_t row_stride,
+                                           float scale_low, float scale_high) {
   const int group = (threadIdx.x & 31) >> 2, pair = (threadIdx.x & 3) * 2;
-  const bool pairs = columns % 2 == 0 && reinterpret_cast<uintptr_t>(to) % 4 == 0;
+  const bool pairs =
+      columns % 2 == 0 && row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(to) % 4 == 0;
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int32_t row = first_row + half * 8 + group;
@@ -143,7 +143,7 @@ __device__ __forceinline__ void store_rows(T* to, const float (&sums)[Depth / 2]
       const int column = j * 8 + pair;
       const float first = sums[j * 4 + half * 2] * scale,
                   second = sums[j * 4 + half * 2 + 1] * scale;
-      T* at = to + int64_t(row) * columns + column;
+      T* at = to + int64_t(row) * row_stride + column;
       if (pairs) {
         if (column < columns) *reinterpret_cast<uint32_t*>(at) = pack_pair<T>(first, second);
       } else {

@@ -176,14 +176,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int32_t rows = static_cast<int32_t>(kByKeys ? p.keys : p.queries),
                 depth = static_cast<int32_t>(p.depth),
                 value_depth = static_cast<int32_t>(p.value_depth);
-  const int64_t start = static_cast<int64_t>(owner) * rows;
-  T* const to = static_cast<T*>(kByKeys ? p.gk : p.gq);
-  if (to)
-    store_rows<T, kDepth>(to + start * depth, sums1[0], warp_first, rows, depth, factor, factor);
+  const HeadResult& result = kByKeys ? p.gk : p.gq;
+  if (result.data)
+    store_rows<T, kDepth>(result.head<T>(place.batch, place.own_head), sums1[0], warp_first, rows,
+                          depth, result.row_stride, factor, factor);
   if constexpr (kByKeys)
-    if (p.gv)
-      store_rows<T, kDepth>(static_cast<T*>(p.gv) + start * value_depth, sums2[0], warp_first, rows,
-                            value_depth, keep_scale, keep_scale);
+    if (p.gv.data)
+      store_rows<T, kDepth>(p.gv.head<T>(place.batch, place.own_head), sums2[0], warp_first, rows,
+                            value_depth, p.gv.row_stride, keep_scale, keep_scale);
 }
 
 template <class C>
@@ -213,8 +213,8 @@ void start_pass(const AttentionProblem& p, const Stream& stream) {
 
 template <class T, bool Modified>
 void start_passes(const AttentionProblem& p, const Stream& stream) {
-  if (p.gq) start_pass<T, false, Modified>(p, stream);
-  if (p.gk || p.gv) start_pass<T, true, Modified>(p, stream);
+  if (p.gq.data) start_pass<T, false, Modified>(p, stream);
+  if (p.gk.data || p.gv.data) start_pass<T, true, Modified>(p, stream);
 }
 
 template <class T>

@@ -122,15 +122,15 @@ __global__ void __launch_bounds__(C::kThreads, 2)
   copy_async_wait<0>();
 
   float* const lse = p.lse ? static_cast<float*>(p.lse) + head_index * queries : nullptr;
-  T* const to = static_cast<T*>(p.out) + head_index * queries * p.value_depth;
+  T* const to = p.out.head<T>(batch, head);
 #pragma unroll
   for (int m = 0; m < kRows; m++) {
     float factors[2];
     finish_rows(rows[m], scale_of_maximum,
                 C::kModified ? static_cast<float>(p.dropout.keep_scale) : 1.0f, row_low + m * 16,
                 queries, lse, factors);
-    store_rows<T, kDepth>(to, out[m], query0 + warp_row + m * 16, queries, v.columns, factors[0],
-                          factors[1]);
+    store_rows<T, kDepth>(to, out[m], query0 + warp_row + m * 16, queries, v.columns,
+                          p.out.row_stride, factors[0], factors[1]);
   }
 }
 

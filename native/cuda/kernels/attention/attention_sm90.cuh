@@ -60,11 +60,10 @@ inline bool attention_map(const AttentionProblem& p, const HeadView& v, int64_t 
          make_tensor_map(s, 64, box_rows, p.dtype == DType::BFloat16, out);
 }
 
-// The same for a contiguous result. The copy engine writes whole 16 bytes at the end of a row.
-inline bool attention_result_map(const AttentionProblem& p, void* data, int64_t heads, int64_t rows,
-                                 int64_t columns, CUtensorMap* out) {
-  const HeadView v{data, heads * rows * columns, rows * columns, columns, 1};
-  return columns % 8 == 0 && attention_map(p, v, heads, rows, columns, 64, out);
+// The same for a result. The copy engine writes whole 16 bytes at the end of a row.
+inline bool attention_result_map(const AttentionProblem& p, const HeadResult& result, int64_t heads,
+                                 int64_t rows, int64_t columns, CUtensorMap* out) {
+  return columns % 8 == 0 && attention_map(p, result, heads, rows, columns, 64, out);
 }
 
 #if SW_SM90A

@@ -83,18 +83,19 @@ struct BackwardPass {
     const bool maps = C::kByKeys ? own.of_keys(p, C::kOwned) && pass.of_queries(p, C::kPassing)
                                  : own.of_queries(p, C::kOwned) && pass.of_keys(p, C::kPassing);
     results = own;
-    void* const result = C::kByKeys ? p.gk : p.gq;
+    const HeadResult& result = C::kByKeys ? p.gk : p.gq;
     const int64_t heads = C::kByKeys ? p.kv_heads : p.heads, rows = C::kByKeys ? p.keys : p.queries;
     return maps &&
-           (!result || attention_result_map(p, result, heads, rows, p.depth, &results.first)) &&
-           (!C::kByKeys || !p.gv ||
+           (!result.data ||
+            attention_result_map(p, result, heads, rows, p.depth, &results.first)) &&
+           (!C::kByKeys || !p.gv.data ||
             attention_result_map(p, p.gv, heads, rows, p.value_depth, &results.second));
   }
 
   void launch(const AttentionProblem& p, const Stream& stream) const {
     BackwardArgs args = arguments(p);
-    args.want1 = (C::kByKeys ? p.gk : p.gq) != nullptr;
-    args.want2 = p.gv != nullptr;
+    args.want1 = (C::kByKeys ? p.gk : p.gq).data != nullptr;
+    args.want2 = p.gv.data != nullptr;
     const int64_t tiles = ceil_div(C::kByKeys ? p.keys : p.queries, C::kOwned),
                   owners = p.batch * (C::kByKeys ? p.kv_heads : p.heads);
     // By keys all owners of a head read the same query head at about the same time; by queries the
@@ -113,8 +114,8 @@ bool start(const AttentionProblem& p, const Stream& stream) {
   BackwardPass<ByQueries> by_queries;
   BackwardPass<ByKeys> by_keys;
   if (!by_queries.prepare(p) || !by_keys.prepare(p)) return false;
-  if (p.gq) by_queries.launch(p, stream);
-  if (p.gk || p.gv) by_keys.launch(p, stream);
+  if (p.gq.data) by_queries.launch(p, stream);
+  if (p.gk.data || p.gv.data) by_keys.launch(p, stream);
   return true;
 }
 
