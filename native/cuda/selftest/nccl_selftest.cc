@@ -3,10 +3,11 @@
 //
 //   cmake --build build/cmake --target nccl_selftest
 //   build/selftest/nccl_selftest build/Release/cuda-backend.so
-//     [ranks=N] [values] [splits] [faults] [time] [absent]
+//     [ranks=N] [values] [splits] [faults] [sums] [time] [absent]
 //
-// Without names it runs values, splits and faults. `absent` needs no GPU: it checks the error
-// message without NCCL. Prints PASS or FAIL for each test; exits with 0 if all passed.
+// Without names it runs values, splits and faults. `sums` is short, for compute-sanitizer. `absent`
+// needs no GPU: it checks the error message without NCCL. Prints PASS or FAIL for each test; exits
+// with 0 if all passed.
 #include "nccl_selftest.h"
 
 #include <dlfcn.h>
@@ -313,7 +314,8 @@ int main(int count, char** arguments) {
     leave_without_destroy(backend, ranks);
     return all_passed() ? 0 : 1;
   }
-  const bool some = given("values") || given("splits") || given("faults") || given("time");
+  const bool some =
+      given("values") || given("splits") || given("faults") || given("sums") || given("time");
   if (!some || given("values")) test_values(backend, ranks);
   if (!some || given("splits")) test_splits(backend, ranks);
   if (!some || given("faults")) {
@@ -327,6 +329,7 @@ int main(int count, char** arguments) {
           WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), seconds() - before);
     end_test("a process ends without destroy");
   }
+  if (given("sums")) test_sums(backend, ranks);
   if (given("time")) time_all(backend, ranks);
   return all_passed() ? 0 : 1;
 }

@@ -74,6 +74,7 @@ class Buffer {
 CollectiveCall call_of(Collective kind, DType dtype, const void* in, void* out, const char* name);
 
 void test_values(const Backend& backend, int32_t size);
+void test_sums(const Backend& backend, int32_t size);
 void test_splits(const Backend& backend, int32_t size);
 void test_faults(const Backend& backend, int32_t size);
 void test_absence(const Backend& backend);

@@ -333,4 +333,18 @@ void test_values(const Backend& backend, int32_t size) {
   test("barrier", barriers);
 }
 
+// Few calls of the kernels between GPUs, for tools that make each of them slow.
+void test_sums(const Backend& backend, int32_t size) {
+  run_ranks(backend, size, 300'000, [](Rank& rank) {
+    for (const DType dtype : {DType::Float32, DType::BFloat16, DType::Int64})
+      for (const int64_t count : {1, 1000, 32'768, 32'769, 300'001})  // by packets, then by lines
+        for (const bool in_place : {false, true})
+          all_reduce(rank, dtype, Reduce::Sum, count, in_place);
+    for (const Reduce reduce : {Reduce::Avg, Reduce::Max})
+      for (const int64_t count : {1000, 100'000})
+        all_reduce(rank, DType::Float16, reduce, count, false);
+  });
+  end_test("sums between GPUs");
+}
+
 }  // namespace selftest
