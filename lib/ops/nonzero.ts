@@ -160,8 +160,9 @@ export const nonzero = defineFunction(
  * `nonzero` throws.
  *
  * @example
+ * const scores = tensor([3, -1, 5]);
  * const [rows] = await nonzeroAsync(scores.gt(0), { asTuple: true });
- * const kept = scores.index([rows]);
+ * scores.index([rows ?? null]); // [3, 5]
  */
 export const nonzeroAsync = defineFunction(
   'nonzeroAsync(input, /, *, asTuple)',
