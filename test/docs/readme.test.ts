@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { cuda } from '../../lib/index.js';
@@ -105,7 +105,12 @@ describe('the figures of README.md', () => {
   });
 
   it('are those of the newest training step', () => {
-    const { rows } = JSON.parse(read('bench/results/2026-11-23-nvidia-h200-train-step.json'));
+    const file = readdirSync(path.join(root, 'bench', 'results'))
+      .filter((name) => name.endsWith('-h200-train-step.json'))
+      .sort()
+      .at(-1);
+    assert.ok(read('README.md').includes(`(bench/results/${file})`), `no link to ${file}`);
+    const { rows } = JSON.parse(read(`bench/results/${file}`));
     const { stepMs, peakGiB, torch } = rows[0];
     const rounded = (n: number): number => Math.round(n * 10) / 10;
     assert.deepEqual(

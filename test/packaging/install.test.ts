@@ -167,6 +167,14 @@ describe('the packed package', function () {
     const bytes = bytesBelow(installed);
     assert.ok(bytes - cudaBytes <= 10e6, `${bytes - cudaBytes} bytes without CUDA`);
     assert.ok(bytes <= 40e6, `${bytes} bytes in all`);
+    const promised = /\| (\d+) MB, (\d+) with CUDA \|/.exec(
+      readFileSync(path.join(root, 'README.md'), 'utf8'),
+    );
+    const measured = [bytes - cudaBytes, bytes].map((n) => Math.round(n / 1e6));
+    assert.deepEqual(
+      promised?.slice(1, cudaBytes > 0 ? 3 : 2).map(Number),
+      measured.slice(0, cudaBytes > 0 ? 2 : 1),
+    );
   });
 
   it('has declarations that type-check, for modules, for CommonJS and for the examples of its documentation', () => {
