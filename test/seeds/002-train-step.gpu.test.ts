@@ -1,4 +1,5 @@
 /** Seed 002 on a GPU, with the widths of test_transformation.py: two ranks of one process. */
+import { float64 } from '../../lib/index.js';
 import {
   commFusionWithConcat,
   GraphModuleTransformation,
@@ -15,7 +16,9 @@ import { assertTrainsAsDdp } from './002-train-step.js';
 /** Whether the middle bucket has a parameter: it has those of the third layer and the fourth. */
 const isMoved = (name: string): boolean => /^[46]\./.test(name);
 
-const WIDE = { dim: 4096, batchSize: 100, device: 'cuda', tolerance: 1e-4 } as const;
+const WIDE = { dim: 4096, batchSize: 100, device: 'cuda', dtype: float64 } as const;
+/** Twice the cap of test_transformation.py, since float64 is: buckets of 1, 2 and 2 layers. */
+const CAP_MB = 200;
 
 describe('compiled train steps on a GPU', function () {
   this.timeout(300_000);
@@ -32,6 +35,7 @@ describe('compiled train steps on a GPU', function () {
         const gmTransformation = GraphModuleTransformation({
           enableGraphOptimization: true,
           enableInductor: fused,
+          bucketSizeMb: CAP_MB,
         });
         await assertTrainsAsDdp(rank, { gmTransformation }, { ...WIDE, layers: 2, fused });
       });
@@ -41,7 +45,7 @@ describe('compiled train steps on a GPU', function () {
     await onRanks(2, async (rank) => {
       const gmTransformation = (module: StepModule): IterGraphModule => {
         const gm = new IterGraphModule(module);
-        commFusionWithConcat(gm, 100);
+        commFusionWithConcat(gm, CAP_MB);
         scheduleCommWait(gm);
         removeCopyFromOptimizer(gm);
         iterMoveGradsAndOptimizers(gm, 'allReduceFused_1', 'relu');

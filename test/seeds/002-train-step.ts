@@ -1,7 +1,16 @@
 /** The model, the optimizers and the comparison with DDP of the cases of compiled train steps. */
 import assert from 'node:assert/strict';
 import { DistributedDataParallel } from '../../lib/distributed.js';
-import { manualSeed, nn, noGrad, optim, randn, type Tensor } from '../../lib/index.js';
+import {
+  type DType,
+  float32,
+  manualSeed,
+  nn,
+  noGrad,
+  optim,
+  randn,
+  type Tensor,
+} from '../../lib/index.js';
 import { compile, type SpmdOptions, type SpmdStep } from '../../lib/spmd/index.js';
 
 type Model = nn.Module<[x: Tensor], Tensor>;
@@ -18,11 +27,15 @@ export interface StepCase {
   /** The parameters that are one iteration behind DDP, until the last one; by default none. */
   readonly lags?: (name: string) => boolean;
   /**
-   * The difference that elements may have. Adam divides gradients by their size, so that a gradient
-   * near 0 moves its parameter by as much of the learning rate, 0.01, as its rounding is of it.
+   * The dtype of all values; float32 by default. Adam divides gradients by their size, so a gradient
+   * near 0 moves its parameter by as much of the learning rate, 0.01, as its rounding is of it:
+   * models with many parameters have such gradients, and are compared in float64.
    */
-  readonly tolerance?: number;
+  readonly dtype?: DType;
 }
+
+/** The difference that elements may have, beside 1.3e-6 of their size. */
+const TOLERANCE = 1e-5;
 
 function modelOf(layers: number, dim: number): Model {
   manualSeed(0);
@@ -52,12 +65,13 @@ export async function assertTrainsAsDdp(
     world = 2,
     device = 'cpu',
     lags = () => false,
-    tolerance = 1e-5,
+    dtype = float32,
   } = more;
-  const model = modelOf(layers, dim).to(device);
+  const model = modelOf(layers, dim).to(device).to(dtype);
   const ddp = new DistributedDataParallel(
-    modelOf(layers, dim).to(device) as never,
+    modelOf(layers, dim).to(device).to(dtype) as never,
   ) as unknown as Model;
+  const batchOf = (): Tensor => randn([batchSize, dim], { device, dtype });
   const adam = (m: Model): optim.Adam =>
     new optim.Adam(m.parameters(), { lr: 0.01, capturable: true, fused, foreach: !fused });
   const [optimizer, ddpOptimizer] = [adam(model), adam(ddp)];
@@ -70,13 +84,13 @@ export async function assertTrainsAsDdp(
     o.zeroGrad();
   };
   // Optimizer state exists before the step is captured.
-  const first = randn([batchSize, dim], { device });
+  const first = batchOf();
   trainStep(model, optimizer, first);
   trainStep(ddp, ddpOptimizer, first);
   const step = compile(options)(trainStep);
   let before = await valuesOf(ddp, ddpOptimizer);
   for (let i = 0; i < iterations; i++) {
-    const batch = randn([batchSize, dim], { device }).mul(rank + 1);
+    const batch = batchOf().mul(rank + 1);
     if (i < iterations - 1) step(model, optimizer, batch);
     else step(model, optimizer, batch, { lastTrainStep: true });
     ddpStep(ddp, ddpOptimizer, batch);
@@ -86,7 +100,7 @@ export async function assertTrainsAsDdp(
     const expected = wanted.map((state, k) =>
       lags(found[k]?.name ?? '') && !isLast ? (before[k] as State) : state,
     );
-    assertSame(found, expected, tolerance, `step ${i}`);
+    assertSame(found, expected, `step ${i}`);
     before = wanted;
   }
   for (const p of model.parameters()) assert.equal(p.grad, null);
@@ -98,7 +112,7 @@ interface State {
   /** The name of the parameter. */
   readonly name: string;
   readonly what: string;
-  readonly values: Float32Array;
+  readonly values: Float32Array | Float64Array;
 }
 
 /** Parameters and optimizer state. */
@@ -106,23 +120,18 @@ async function valuesOf(model: Model, optimizer: optim.Adam): Promise<State[]> {
   const found: State[] = [];
   for (const [name, p] of model.namedParameters())
     for (const [what, t] of Object.entries({ value: p, ...optimizer.state.get(p) }))
-      found.push({ name, what, values: (await (t as Tensor).detach().read()) as Float32Array });
+      found.push({ name, what, values: (await (t as Tensor).detach().read()) as State['values'] });
   return found;
 }
 
-function assertSame(
-  found: readonly State[],
-  expected: readonly State[],
-  tolerance: number,
-  when: string,
-): void {
+function assertSame(found: readonly State[], expected: readonly State[], when: string): void {
   assert.equal(found.length, expected.length);
   found.forEach(({ name, what, values }, i) => {
     const { values: wanted } = expected[i] as State;
     assert.equal(values.length, wanted.length);
     for (let k = 0; k < values.length; k++) {
       const [seen, value] = [values[k] as number, wanted[k] as number];
-      if (!(Math.abs(seen - value) <= tolerance + 1.3e-6 * Math.abs(value)))
+      if (!(Math.abs(seen - value) <= TOLERANCE + 1.3e-6 * Math.abs(value)))
         assert.fail(
           `${when}: element ${k} of ${what} of ${name} is ${seen}, and ${value} with DDP`,
         );
