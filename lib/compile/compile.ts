@@ -2,7 +2,6 @@
  * `compile`: captures a function as a graph, once for each guard key, and runs what a backend
  * compiles from the graph. Also the functions of the `compiler` namespace.
  */
-import { runDeferred } from '../core/deferred.js';
 import { ArgumentError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
@@ -12,7 +11,7 @@ import { isCompiling, refuse } from './capture/capture.js';
 import { setCompiledForm } from './explain.js';
 import type { RunValue } from './graph/effects.js';
 import { GraphModule } from './graph/graph-module.js';
-import { immediately } from './lazy/lazily.js';
+import { breakSegment, immediately } from './lazy/lazily.js';
 import { type CompileOptions, checkedOptions } from './options.js';
 import { backendOfCompile, checkedOnce, expectedOutputs, madeBy } from './outputs.js';
 
@@ -31,7 +30,7 @@ export { isCompiling };
  */
 export function graphBreak(reason = 'graphBreak() was called'): void {
   refuse(reason);
-  runDeferred();
+  breakSegment(reason);
 }
 
 /** Options of {@link disable}. */

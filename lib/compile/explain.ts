@@ -5,6 +5,7 @@ import type { CaptureRecord } from './capture-record.js';
 import type { Graph } from './graph/graph.js';
 import { symbolText } from './graph/symbols.js';
 import { formatDifference } from './guards/facts.js';
+import { observingBreaks, type SegmentBreak } from './lazy/breaks.js';
 import { checkedOptions } from './options.js';
 
 /** A captured graph in a {@link CompileReport}. */
@@ -26,7 +27,10 @@ export interface GraphReport {
   readonly specialised: string | null;
 }
 
-/** A reason why a function runs uncompiled, in a {@link CompileReport}. */
+/**
+ * A place where a graph ends: why a function cannot be captured as one graph, or what ended one of
+ * its segments, in a {@link CompileReport}.
+ */
 export interface BreakReport {
   /** The name of the function, or of the class of the module. */
   readonly functionName: string;
@@ -55,7 +59,10 @@ export interface CompileReport {
    * the call ran.
    */
   readonly graphs: readonly GraphReport[];
-  /** Why functions run uncompiled. */
+  /**
+   * Each place where the graphs of functions end, once: where their captures ended, and all that
+   * ended segments of this call; of an asynchronous function, those before its first `await`.
+   */
   readonly breaks: readonly BreakReport[];
   /** What was captured again, and why. */
   readonly recaptures: readonly RecaptureReport[];
@@ -80,8 +87,8 @@ export function explain<A extends readonly unknown[]>(
   const target = fn as unknown as AnyFunction;
   const run = compiledForm(target) ?? compiledFunction(target, checkedOptions({}));
   return (...args: A): CompileReport => {
-    const { result, records } = explaining(() => run(...args));
-    return new Report(result, records);
+    const { result: explained, breaks } = observingBreaks(() => explaining(() => run(...args)));
+    return new Report(explained.result, explained.records, breaks);
   };
 }
 
@@ -104,10 +111,14 @@ class Report implements CompileReport {
   readonly breaks: readonly BreakReport[];
   readonly recaptures: readonly RecaptureReport[];
 
-  constructor(result: unknown, records: readonly CaptureRecord[]) {
+  constructor(
+    result: unknown,
+    records: readonly CaptureRecord[],
+    ofSegments: readonly SegmentBreak[],
+  ) {
     this.result = result;
     this.graphs = latestOfGraphs(records).flatMap(graphOf);
-    this.breaks = records.flatMap(breakOf);
+    this.breaks = onceEach([...records.flatMap(breakOf), ...ofSegments]);
     this.recaptures = records.flatMap(({ functionName, because }) =>
       because.length === 0 ? [] : [{ functionName, because: because.map(formatDifference) }],
     );
@@ -176,6 +187,17 @@ function graphText(
 
 function breakOf({ functionName, refusal }: CaptureRecord): BreakReport[] {
   return refusal === null ? [] : [{ functionName, ...refusal }];
+}
+
+/** One break for each place of a function: its captures end at the first of those of its calls. */
+function onceEach(breaks: readonly BreakReport[]): BreakReport[] {
+  const found = new Map<string, BreakReport>();
+  for (const each of breaks) {
+    const { functionName, reason, site } = each;
+    const key = `${functionName} ${site === '' ? reason : site}`;
+    if (!found.has(key)) found.set(key, each);
+  }
+  return [...found.values()];
 }
 
 const counted = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;

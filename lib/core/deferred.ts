@@ -5,11 +5,14 @@
 
 /** @internal */
 export const deferred: {
-  /** Runs all such ops; null while there are none. `compile` sets it. */
-  run: (() => void) | null;
+  /**
+   * Runs all such ops; null while there are none. `compile` sets it. `why`: what needs them, for
+   * reports; null if it is no event of the program.
+   */
+  run: ((why: string | null) => void) | null;
 } = { run: null };
 
-/** Runs the ops that have not run yet. @internal */
-export function runDeferred(): void {
-  if (deferred.run !== null) deferred.run();
+/** Runs the ops that have not run yet; `why` as above. @internal */
+export function runDeferred(why: string | null = 'memory was read, freed or replaced'): void {
+  if (deferred.run !== null) deferred.run(why);
 }

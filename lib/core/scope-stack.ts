@@ -78,7 +78,7 @@ export type KeptStorages = Map<Storage, Set<object>>;
  * Ends a scope. Held or kept storages move to its parent; the rest is freed in one call. @internal
  */
 export function closeScope(scope: Scope, kept: KeptStorages | null): void {
-  runDeferred();
+  runDeferred('a scope ended');
   currentScope = scope.parent;
   const dead: Storage[] = [];
   for (const storage of scope.storages) {

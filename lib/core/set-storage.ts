@@ -18,7 +18,7 @@ import type { Tensor } from './tensor.js';
  * @internal
  */
 export function swapData(target: Tensor, source: Tensor): void {
-  runDeferred();
+  runDeferred('a tensor got other memory');
   const before = target.liveStorage('set_');
   const next = source.liveStorage('set_');
   target.shape = source.shape;

@@ -160,7 +160,7 @@ export class Stream {
   /** Resolves when everything given to the stream is done. @throws KernelError */
   done(): Promise<void> {
     const { id, device } = this;
-    runDeferred();
+    runDeferred('a stream was waited for');
     return new Promise((resolve, reject) => {
       writer.addon.whenDone(id, (failure) => {
         if (failure === null) {

@@ -3,7 +3,7 @@
  * collecting garbage.
  */
 
-import { runDeferred } from '../core/deferred.js';
+import { deferred, runDeferred } from '../core/deferred.js';
 import type { Device } from '../core/device.js';
 import {
   CollectiveError,
@@ -113,7 +113,7 @@ export function nativeCall<T>(
   inputs: readonly Tensor[] = [],
   device: Device | undefined = inputs[0]?.device,
 ): T {
-  runDeferred();
+  if (deferred.run !== null) runDeferred(`${op} was called`);
   try {
     return call();
   } catch (error) {
@@ -126,7 +126,7 @@ export function nativeCall<T>(
  * the call repeated.
  */
 export function allocatingCall<T>(call: () => T, op: string, device: Device): T {
-  runDeferred();
+  if (deferred.run !== null) runDeferred(`${op} was called`);
   try {
     return call();
   } catch (error) {

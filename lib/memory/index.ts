@@ -57,7 +57,7 @@ export function emptyCache(which: DeviceName | Device = 'cpu'): void {
  */
 export function collect(): void {
   reportUse('memory.collect');
-  runDeferred(); // ops that have not run hold their operands and results
+  runDeferred('memory.collect() was called'); // ops that have not run hold their operands and results
   writer.words.dropToken();
   collectGarbage();
   writer.addon.trimHeap();
@@ -117,6 +117,6 @@ export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
 export function recordHistory(enabled = true): void {
   checkFlag('memory.recordHistory', 'enabled', enabled);
   reportUse('memory.recordHistory');
-  runDeferred();
+  runDeferred('memory.recordHistory() was called');
   setRecording(enabled);
 }

@@ -1,7 +1,16 @@
 /** `compiler.explain` reports graphs, guards, breaks and recaptures. */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
-import { ArgumentError, compile, compiler, nn, ones, type Tensor } from '../../lib/index.js';
+import {
+  ArgumentError,
+  compile,
+  compiler,
+  graphBreak,
+  nn,
+  ones,
+  scope,
+  type Tensor,
+} from '../../lib/index.js';
 
 class Halve extends nn.Module {
   factor = 2;
@@ -51,6 +60,55 @@ describe('compiler.explain', () => {
     assert.match(found?.site ?? '', /explain\.test\.[jt]s:\d+/);
     assert.equal(found?.path, '1');
     assert.match(String(report), /break of Sequential: a value of .* in module 1/);
+  });
+
+  it('reports each place that ends a segment or a frame, once, with its module', () => {
+    class Breaks extends nn.Module {
+      readonly reads = new Reads();
+      readonly halve = new Halve();
+      forward(x: Tensor): Tensor {
+        const y = x.mul(3);
+        graphBreak('a counter was read');
+        let z = this.halve(this.reads(y.add(1)));
+        for (let i = 0; i < 3; i++) z = z.mul(z.sum().item<number>());
+        scope(() => z.add(1));
+        return z.exp();
+      }
+    }
+    const outer = new nn.Sequential(new nn.ReLU(), new Breaks());
+    const explained = compiler.explain(outer);
+    for (const report of [explained(ones([2])), explained(ones([2]))]) {
+      const seen = report.breaks.map(({ functionName, reason, path }) => [
+        functionName,
+        reason,
+        path,
+      ]);
+      const read = 'a value of a tensor, float32[], was read';
+      assert.deepEqual(seen.slice(0, 3), [
+        ['Sequential', 'a counter was read', '1'],
+        ['Breaks', 'a counter was read', '1'],
+        ['Reads', read, '1.reads'],
+      ]);
+      assert.deepEqual(seen.slice(3), [
+        ['Breaks', read, '1'],
+        ['Breaks', 'a scope began or ended', '1'],
+        ['Breaks', 'a scope ended', '1'],
+      ]);
+      for (const { site } of report.breaks) assert.match(site, /explain\.test\.[jt]s:\d+/);
+      assert.equal(new Set(report.breaks.map(({ site }) => site)).size, seen.length - 1);
+      assert.match(String(report), /break of Breaks: a scope ended, at .*, in module 1/);
+    }
+  });
+
+  it('reports reads of a function whose capture ended before them', () => {
+    const report = compiler.explain((x: Tensor, y: Tensor) => {
+      const both = x.item<number>() + y.item<number>();
+      return x.mul(both);
+    })(ones([1]), ones([1]));
+    assert.deepEqual(
+      report.breaks.map(({ reason }) => reason),
+      Array(2).fill('a value of a tensor, float32[1], was read'),
+    );
   });
 
   it('reports an attribute that a graph cannot set', () => {

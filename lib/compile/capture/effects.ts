@@ -14,7 +14,7 @@ import { runModuleHook } from './module-hooks.js';
 import { recordOpaqueHook } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import type { Recorder } from './recorder.js';
-import { INSTEAD_OF_VALUES } from './refusals.js';
+import { INSTEAD_OF_VALUES, readReason } from './refusals.js';
 import { recordAgain, recordRegion } from './regions.js';
 import { recordStateEffect } from './state-effects.js';
 import { recordAsynchronous } from './waits.js';
@@ -28,11 +28,7 @@ export function recordedValues(
   outer: ValueAccess,
   isInside: () => boolean,
 ): ValueAccess {
-  const noValue = (t: Tensor): never =>
-    recorder.unsupported(
-      `a value of a tensor, ${t.dtype.name}[${t.shape.join(', ')}], was read`,
-      INSTEAD_OF_VALUES,
-    );
+  const noValue = (t: Tensor): never => recorder.unsupported(readReason(t), INSTEAD_OF_VALUES);
   return {
     fromRaw: (...raw) => {
       const [, shape, dtype, device] = raw;

@@ -13,7 +13,7 @@ import type { Recorder } from './recorder.js';
 
 /** Runs `fn`; the ops that it calls go to the recorder, at its level. */
 export function recording<T>(recorder: Recorder, fn: () => T): T {
-  runDeferred();
+  runDeferred(null);
   return recorder.level === 'lowered'
     ? recordingLowered(recorder, fn)
     : recordingFront(recorder, fn);

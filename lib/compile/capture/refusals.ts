@@ -1,5 +1,6 @@
 /** The errors that end captures. */
 import { CompileError } from '../../core/errors.js';
+import type { Tensor } from '../../core/tensor.js';
 
 /** The error of a capture whose signal is aborted. */
 export function cancelled({ reason }: AbortSignal): CompileError {
@@ -40,6 +41,10 @@ export const INSTEAD_OF_VALUES = 'compute with tensors, as where() does, read th
 
 /** What helps where an iterator would go on from call to call. */
 export const INSTEAD_OF_STEPS = 'pass the value, take the step';
+
+/** What ends a graph where a value of the tensor is read. */
+export const readReason = ({ dtype, shape }: Tensor): string =>
+  `a value of a tensor, ${dtype.name}[${shape.join(', ')}], was read`;
 
 /** The error of a function that suspends. */
 export function suspendedError(name: string): CompileError {

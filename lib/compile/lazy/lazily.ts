@@ -11,6 +11,9 @@ import { deferred, runDeferred } from '../../core/deferred.js';
 import type { Layer } from '../../core/dispatch.js';
 import { layers } from '../../core/hooks.js';
 import { moduleCalls } from '../../core/module-calls.js';
+import type { Tensor } from '../../core/tensor.js';
+import { readReason } from '../capture/refusals.js';
+import { isObserved, reportBreak } from './breaks.js';
 import type { LazyProgram } from './lazy-program.js';
 import { LazySegment } from './lazy-segment.js';
 
@@ -43,9 +46,10 @@ function goingOn(): Continued | undefined {
 /** The segment of the function that runs now, if it runs lazily. */
 const running = (): LazySegment | undefined => current ?? goingOn()?.segment;
 
-function runPending(): void {
+function runPending(why: string | null): void {
   deferred.run = null;
   const own = running();
+  if (own?.isPending && why !== null) reportBreak(own.functionName, why);
   try {
     for (const segment of pending) {
       pending.delete(segment);
@@ -78,7 +82,7 @@ function addPending(segment: LazySegment): void {
 function runLater(segment: LazySegment): void {
   if (!segment.isPending) return;
   try {
-    runDeferred();
+    runDeferred('the function waited');
   } catch (error) {
     segment.failure ??= error as Error;
   }
@@ -94,7 +98,7 @@ const run: Layer = (op, inputs, params, into) => {
       return outputs;
     }
   }
-  runDeferred();
+  if (deferred.run !== null) runDeferred(`${op.name} runs at once`);
   return (eager as Backend).run(op, inputs, params, into);
 };
 
@@ -109,26 +113,33 @@ function withoutPending<T>(make: () => T): T {
   }
 }
 
-const valuesBelow = (): ValueAccess => {
-  runDeferred();
+/** Ends the segment of the running function: its pending ops run. */
+export function breakSegment(why: string): void {
+  const segment = running();
+  if (segment !== undefined) reportBreak(segment.functionName, why);
+  runDeferred(null);
+}
+
+const valuesBelow = (t: Tensor): ValueAccess => {
+  breakSegment(isObserved() ? readReason(t) : '');
   return (eager as Backend).values;
 };
 
 const values: ValueAccess = {
   fromRaw: (...raw) => withoutPending(() => (eager as Backend).values.fromRaw(...raw)),
   adopt: (...array) => withoutPending(() => (eager as Backend).values.adopt(...array)),
-  readSync: (...read) => valuesBelow().readSync(...read),
-  read: (...read) => valuesBelow().read(...read),
-  readElement: (t) => valuesBelow().readElement(t),
+  readSync: (...read) => valuesBelow(read[0]).readSync(...read),
+  read: (...read) => valuesBelow(read[0]).read(...read),
+  readElement: (t) => valuesBelow(t).readElement(t),
 };
 
 const effects: StorageEffects = {
   resize(storage, nbytes) {
-    runDeferred();
+    runDeferred('a storage was resized');
     (eager as Backend).effects.resize(storage, nbytes);
   },
   swap(target, source, counts) {
-    runDeferred();
+    runDeferred('a tensor got other memory');
     (eager as Backend).effects.swap(target, source, counts);
   },
   setVersion: (t, version) => (eager as Backend).effects.setVersion(t, version),
@@ -151,7 +162,7 @@ const lazy: Backend = {
 export function lazily(program: LazyProgram, callModule: CallModule, fn: () => unknown): unknown {
   const before = layers.backend;
   if (program.isFull || !before.sendsCommands) return fn();
-  runDeferred();
+  runDeferred(null);
   if (before !== lazy) eager = before;
   const segment = new LazySegment(program, eager as Backend);
   if (program.isAsynchronous) return continuedRun({ segment, callModule, hasEnded: false }, fn);
@@ -161,7 +172,7 @@ export function lazily(program: LazyProgram, callModule: CallModule, fn: () => u
   try {
     const result = fn();
     if (result instanceof Promise) program.isAsynchronous = true;
-    runDeferred();
+    runDeferred(null);
     return result;
   } catch (error) {
     runAfterFailure();
@@ -175,7 +186,7 @@ export function lazily(program: LazyProgram, callModule: CallModule, fn: () => u
 /** Runs what the program called before it threw; that error is the one that it sees. */
 function runAfterFailure(): void {
   try {
-    runDeferred();
+    runDeferred(null);
   } catch {
     // Its results are freed, which says why to whoever uses them.
   }
@@ -189,7 +200,7 @@ async function continuedRun(call: Continued, fn: () => unknown): Promise<unknown
   }
   try {
     const result = await continued.run(call, fn);
-    runDeferred();
+    runDeferred(null);
     if (call.segment.failure !== null) throw call.segment.takeFailure();
     return result;
   } catch (error) {
@@ -212,7 +223,7 @@ const callContinued: CallModule = (module, args, call) => {
 /** Runs `fn` as if no function ran lazily: its ops run at once. */
 export function immediately<T>(fn: () => T): T {
   if (layers.backend !== lazy) return fn();
-  runDeferred();
+  runDeferred(null);
   const outer = current;
   current = null;
   layers.backend = eager as Backend;

@@ -56,6 +56,11 @@ export class LazySegment {
   private made: PendingStorage[] = [];
   private next = 0;
 
+  /** The name of the function, or of the class of the module. */
+  get functionName(): string {
+    return this.program.name;
+  }
+
   /** `backend`: what runs the ops. */
   constructor(program: LazyProgram, backend: Backend) {
     this.program = program;
@@ -92,7 +97,7 @@ export class LazySegment {
     into: Tensor | null,
   ): Tensor[] | null {
     this.forget();
-    runDeferred();
+    if (this.isPending) runDeferred(this.reasonBefore(op));
     const outputs = this.tryToRecord(op, inputs, params, into);
     if (outputs === null) this.forget();
     return outputs;
@@ -175,6 +180,16 @@ export class LazySegment {
     if (memory === undefined) return true;
     memory.written = true;
     return memory.tensors === 1;
+  }
+
+  /** Why a call ends the segment before it. */
+  private reasonBefore(op: AnyOp): string {
+    const { path, place } = this;
+    if (path.length >= MAX_CALLS) return `${MAX_CALLS} ops were pending`;
+    if (place !== null && place.scope !== currentScope) return 'a scope began or ended';
+    if (place !== null && place.stream !== place.device.currentStream)
+      return 'another stream was chosen';
+    return `${op.name} does not fit the ops before it: another device, or memory that they write`;
   }
 
   /** Whether the work of the call goes to where that of the segment does. */

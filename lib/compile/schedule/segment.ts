@@ -127,7 +127,7 @@ export class Segment {
 
   run(values: RunValue[]): void {
     const { prelude, given } = this.parts;
-    runDeferred();
+    runDeferred(null);
     if (lateResults.exist)
       for (const { value } of given) lateResultOf(values[value] as Tensor)?.wait();
     for (let i = 0; i < prelude.length; i++) runStep(prelude[i] as Step, values, entry);

@@ -3,7 +3,7 @@
  * which enqueues it on the stream of the group.
  */
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
-import { runDeferred } from '../../core/deferred.js';
+import { deferred, runDeferred } from '../../core/deferred.js';
 import { DistributedError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { reduceOpNames } from '../../core/placement.js';
@@ -57,7 +57,7 @@ export interface LazyMember {
 
 /** Passes a list of ranks to the next addon call, in the shared words. @internal */
 export function writeRanks(ranks: readonly number[]): void {
-  runDeferred(); // else the next call would, and overwrite them
+  runDeferred('a group of ranks was used'); // else the next call would, and overwrite them
   words().set(ranks);
 }
 
@@ -91,7 +91,7 @@ export class NativeEngine implements Engine {
   }
 
   run(name: string, call: CollectiveCall, where: string, about: string): void {
-    runDeferred();
+    if (deferred.run !== null) runDeferred(`${name} was called`);
     const list = words();
     const { counts, sendCounts, input, output } = call;
     const tensor = input ?? output;
