@@ -14,7 +14,15 @@ import { type AnyFunction, type Capture, capture, isCompiling } from './capture/
 import type { Sample } from './capture/generalise.js';
 import { prepare } from './capture/prepare.js';
 import { cancelled, isAsynchronous, suspendedError, suspends } from './capture/refusals.js';
-import { type CaptureRecord, recordOfSegment, refusalOf } from './capture-record.js';
+import {
+  type CaptureRecord,
+  type Compiled,
+  latestOfGraphs,
+  nameOf,
+  recordOfSegment,
+  refusalOf,
+  UNCOMPILED,
+} from './capture-record.js';
 import { whileCompiling } from './compiling.js';
 import { config } from './config.js';
 import {
@@ -24,35 +32,23 @@ import {
   DynamicGraphs,
   sampleOf,
 } from './dynamic-graphs.js';
-import { freedArgument } from './freed-argument.js';
+import { freedInCapture, freedInGraph, freedTensor } from './freed-tensor.js';
 import { copyGraph } from './graph/copy.js';
 import type { Graph } from './graph/graph.js';
 import { GraphModule } from './graph/graph-module.js';
-import { type Difference, formatDifference } from './guards/facts.js';
+import type { Difference } from './guards/facts.js';
 import { GuardCollector } from './guards/guard-collector.js';
 import type { Guards } from './guards/guards.js';
 import { immediately } from './lazy/lazily.js';
 import { LazyProgram } from './lazy/lazy-program.js';
 import type { CompileSettings } from './options.js';
-import { backendOfCompile, checkOutputs, type ExpectedOutput, madeBy } from './outputs.js';
+import { backendOfCompile, checkOutputs, madeBy, ownCallError } from './outputs.js';
 import { ByReceiver } from './receivers.js';
+import { reportLimit } from './recompile-limit.js';
 
 export type { AnyFunction };
 
-interface Compiled {
-  readonly graph: Graph | null;
-  readonly run: CompiledGraph | null;
-  readonly rebuild: Capture['rebuild'];
-  /** What the first outputs are compared with; null after that. */
-  unchecked: readonly ExpectedOutput[] | null;
-}
-
-const UNCOMPILED: Compiled = {
-  graph: null,
-  run: null,
-  rebuild: () => undefined,
-  unchecked: null,
-};
+type Tensors = readonly Tensor[];
 
 interface Entry extends CaptureRecord, Compiled {
   readonly graph: Graph | null;
@@ -71,6 +67,9 @@ const MAX_SHAPES = 64;
 
 /** Failed captures for the same arguments, after which the function runs uncompiled for them. */
 const MAX_BREAKS = 3;
+
+/** Runs inside of runs of the graphs of a function, at most. */
+const MAX_NESTED_RUNS = 100;
 
 /** Depth of calls of functions that `disable` excluded recursively. */
 let disabled = 0;
@@ -146,6 +145,9 @@ class Captures {
   /** What the function does where it cannot be captured. */
   private readonly program: LazyProgram;
   private calls = 0;
+  /** The runs of its graphs that have not ended: more than one if they call the function. */
+  private running = 0;
+  private isCapturing = false;
   private isWarned = false;
 
   constructor(fn: AnyFunction, receiver: object | null, settings: CompileSettings) {
@@ -167,23 +169,28 @@ class Captures {
       this.find(args, inputs) ??
       inRegion('compile', nameOf(this.fn), () => immediately(() => this.make(args, inputs)));
     this.latest = entry;
-    const run = entry?.run ?? null;
-    if (entry === null || run === null) return this.callUncompiled(args, entry !== null);
+    if (entry === null || entry.run === null) return this.callUncompiled(args, entry !== null);
     entry.lastUse = ++this.calls;
-    let outputs: readonly Tensor[];
-    try {
-      outputs =
-        hooks.profiler === null
-          ? runGraph(run, inputs)
-          : inRegion('compiled', nameOf(this.fn), () => runGraph(run, inputs));
-    } catch (error) {
-      throw freedArgument(error, nameOf(this.fn), args);
-    }
+    const outputs = this.run(entry, args, inputs);
     if (entry.unchecked !== null) {
       checkOutputs(backendOfCompile(this.settings.backend), this.title, outputs, entry.unchecked);
       entry.unchecked = null;
     }
     return entry.rebuild(outputs, inputs);
+  }
+
+  private run(entry: Entry, args: readonly unknown[], inputs: Tensors): Tensors {
+    const run = entry.run as CompiledGraph;
+    if (this.running === MAX_NESTED_RUNS) throw ownCallError(this.settings.backend, this.title);
+    this.running++;
+    try {
+      if (hooks.profiler === null) return runGraph(run, inputs);
+      return inRegion('compiled', nameOf(this.fn), () => runGraph(run, inputs));
+    } catch (error) {
+      throw freedTensor(error, nameOf(this.fn), args, () => freedInGraph(entry));
+    } finally {
+      this.running--;
+    }
   }
 
   private callUncompiled(args: readonly unknown[], isLazy: boolean): unknown {
@@ -221,7 +228,13 @@ class Captures {
       ({ guards }) => guards.difference(args, inputs) ?? [],
     );
     if (isFull && !mayServe) return this.refuse(because.at(-1));
-    return whileCompiling(this.title, () => this.newEntry(args, inputs, others, because, isFull));
+    if (this.isCapturing) throw ownCallError(this.settings.backend, this.title);
+    this.isCapturing = true;
+    try {
+      return whileCompiling(this.title, () => this.newEntry(args, inputs, others, because, isFull));
+    } finally {
+      this.isCapturing = false;
+    }
   }
 
   private newEntry(
@@ -332,7 +345,7 @@ class Captures {
     } catch (error) {
       collector.restore();
       if (fullgraph || !(error instanceof CompileError) || signal?.aborted)
-        throw freedArgument(error, nameOf(this.fn), args);
+        throw freedTensor(error, nameOf(this.fn), args, () => freedInCapture(error, collector));
       return error;
     }
   }
@@ -342,21 +355,7 @@ class Captures {
     const { settings, fn, entries } = this;
     this.isWarned = true;
     const changes = entries.flatMap(({ because }) => because.at(-1) ?? []);
-    const texts = new Set([...changes, ...(latest ? [latest] : [])].map(formatDifference));
-    const name = nameOf(fn);
-    const start = `compile: ${name} was captured ${config.recompileLimit} times`;
-    const end =
-      `What changed between captures: ${[...texts].join('; ')}. Pass numbers that change as ` +
-      'tensors, keep changing state out of modules, or raise compiler.config.recompileLimit.';
-    if (settings.fullgraph)
-      throw new CompileError(`${start}, and no graph serves this call. ${end}`, {
-        function: name,
-        changes: [...texts],
-      });
-    process.emitWarning(
-      `${start}; calls that no graph serves run uncompiled from now on. ${end}`,
-      'CompileWarning',
-    );
+    reportLimit(nameOf(fn), latest ? [...changes, latest] : changes, settings.fullgraph);
     return null;
   }
 }
@@ -380,21 +379,8 @@ function frameOf(module: object, call: ModuleCall, settings: CompileSettings): A
   return frame;
 }
 
-const serves = (
-  { byArguments, guards }: Entry,
-  args: readonly unknown[],
-  inputs: readonly Tensor[],
-): boolean => (byArguments ? guards.matchArguments(args) : guards.match(args, inputs));
-
-function nameOf(fn: AnyFunction): string {
-  if ('forward' in fn) return fn.constructor.name;
-  return fn.name || '(anonymous)';
-}
-
-/** One capture for each graph, and those that are no graphs. */
-const latestOfGraphs = (entries: readonly Entry[]): Entry[] => [
-  ...new Map(entries.map((entry) => [entry.run ?? entry, entry])).values(),
-];
+const serves = ({ byArguments, guards }: Entry, args: readonly unknown[], inputs: Tensors) =>
+  byArguments ? guards.matchArguments(args) : guards.match(args, inputs);
 
 const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>
   entries.filter(({ run, guards }) => run === null && guards.matchArguments(args)).length;

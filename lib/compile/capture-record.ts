@@ -1,8 +1,11 @@
 /** What became of calls that no earlier capture served, for reports. */
 import type { CompileError } from '../core/errors.js';
+import type { CompiledGraph } from './backends.js';
+import type { Capture } from './capture/capture.js';
 import type { Graph } from './graph/graph.js';
 import type { Difference } from './guards/facts.js';
 import type { Guards } from './guards/guards.js';
+import type { ExpectedOutput } from './outputs.js';
 
 /** Why a function runs uncompiled. Not the error, whose stack keeps arguments alive. */
 export interface Refusal {
@@ -28,10 +31,21 @@ export interface CaptureRecord {
   readonly specialised: string | null;
 }
 
+/** The name of a function, or of the class of a module. */
+export function nameOf(fn: (...args: never[]) => unknown): string {
+  if ('forward' in fn) return fn.constructor.name;
+  return fn.name || '(anonymous)';
+}
+
 export function refusalOf({ message, details }: CompileError): Refusal {
   const { what = message, at = '', path = '' } = details as Record<string, string | undefined>;
   return { reason: what, site: at, path };
 }
+
+/** One capture for each graph, and those that are no graphs. */
+export const latestOfGraphs = <E extends { readonly run: unknown }>(entries: readonly E[]): E[] => [
+  ...new Map(entries.map((entry) => [entry.run ?? entry, entry])).values(),
+];
 
 /** A graph that the calls of a function choose themselves. */
 export const recordOfSegment = (functionName: string, graph: Graph): CaptureRecord => ({
@@ -42,3 +56,20 @@ export const recordOfSegment = (functionName: string, graph: Graph): CaptureReco
   because: [],
   specialised: null,
 });
+
+/** What runs the calls that a capture serves. */
+export interface Compiled {
+  readonly graph: Graph | null;
+  readonly run: CompiledGraph | null;
+  readonly rebuild: Capture['rebuild'];
+  /** What the first outputs are compared with; null after that. */
+  unchecked: readonly ExpectedOutput[] | null;
+}
+
+/** Of a function that runs uncompiled. */
+export const UNCOMPILED: Compiled = {
+  graph: null,
+  run: null,
+  rebuild: () => undefined,
+  unchecked: null,
+};

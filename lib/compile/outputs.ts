@@ -28,6 +28,14 @@ export function nameOf({ role, fn }: Compiler): string {
   return fn.name === '' || role.endsWith(fn.name) ? role : `${role} ${fn.name}`;
 }
 
+/** The error of a backend that calls the function whose graph it compiles, or which runs it. */
+export function ownCallError(backend: CompileBackend, title: string): CompileError {
+  return new CompileError(
+    `compile: ${nameOf(backendOfCompile(backend))} calls the function that it compiles, or what it ` +
+      `made of ${title} does, without end. Run the graph instead: module.forward(...inputs).`,
+  );
+}
+
 /** An output of a graph as the capture saw it. */
 export interface ExpectedOutput {
   readonly name: string;

@@ -75,16 +75,29 @@ export function seenHere<T>(error: T): T {
   return error;
 }
 
+/** The place in the program that called what threw an error of the library; empty if unknown. */
+export function siteOf(error: Error): string {
+  const [first = ''] = framesOfUser(framesOf(traces.get(error)?.stack ?? ''));
+  return first.replace(/^ *at (?:async )?/, '');
+}
+
+const framesOf = (stack: string): string[] =>
+  stack.split('\n').filter((line) => line.startsWith('    at '));
+
 function userLines(stack: string, always: boolean): string[] {
-  const lines = stack.split('\n').filter((line) => line.startsWith('    at '));
+  const lines = framesOf(stack);
   if (process.env['SHARDWISE_FULL_STACK'] === '1') return lines;
+  const kept = framesOfUser(lines);
+  return kept.length === 0 && always ? lines : kept;
+}
+
+function framesOfUser(lines: readonly string[]): string[] {
   let isUsers = false;
-  const kept = lines.filter((line) => {
+  return lines.filter((line) => {
     // Frames of the engine, such as Array.map, belong to their caller.
     if (/[\\/]/.test(line) && !/\bnode:/.test(line))
       isUsers = !ownPlaces.some((place) => line.includes(place));
     else if (/\bnode:/.test(line)) isUsers = false;
     return isUsers;
   });
-  return kept.length === 0 && always ? lines : kept;
 }

@@ -150,6 +150,20 @@ describe('the guards of compile', () => {
     assert.equal(counter.frameCount, 2);
   });
 
+  it('say what a gradient and an object were, and what they are', () => {
+    const leaf = zeros([2], { requiresGrad: true });
+    const explained = compiler.explain((x: Tensor) => x.mul(leaf.grad ?? 2));
+    const because = (): string | undefined => explained(ones(2)).recaptures.at(-1)?.because[0];
+    because();
+    leaf.grad = ones(2);
+    assert.match(because() ?? '', /\.grad was null and is float32\[2\] on cpu$/);
+    const view = zeros([3]);
+    const based = compiler.explain((x: Tensor, y: Tensor) => x.add(y).add(view));
+    based(ones(3), view.narrow(0, 0, 3));
+    const report = based(ones(3), zeros([3]).narrow(0, 0, 3)).recaptures.at(-1)?.because[0];
+    assert.match(report ?? '', /^argument 1\._base was float32\[3\] on cpu and is another one$/);
+  });
+
   it('see what modules hold at any depth', () => {
     const model = new Nested();
     const outer = new nn.Sequential(model);

@@ -194,6 +194,34 @@ describe('a compiled function that gets a freed tensor', () => {
     assert.throws(() => fn(ended, { bias: ones([2]) }), /argument 0 of shifted/);
   });
 
+  it('names the function and the line that use one beside the arguments', () => {
+    const outer = ones([2]);
+    const layer = new nn.Sequential(new nn.Linear(2, 2));
+    for (const backend of ['eager', 'aot_eager'] as const) {
+      const outside = ones([2]);
+      const fn = compile(
+        function shifted(x: Tensor) {
+          return x.mul(outside);
+        },
+        { backend },
+      );
+      fn(outer);
+      outside.dispose();
+      const says =
+        /^compile: a tensor from outside, float32\[2\], which shifted uses at shifted \(.*limits\.test\.[jt]s:\d+:\d+\), was freed before the call \(dispose/;
+      for (const x of [outer, outer, ones([3, 2])])
+        assert.throws(
+          () => fn(x),
+          (error: Error) => error instanceof FreedError && says.test(error.message),
+        );
+    }
+    (layer as unknown as nn.Linear[])[0]!.weight.dispose();
+    assert.throws(
+      () => compile(layer)(ones([1, 2])),
+      /^FreedError.*: compile: Sequential\.0\.weight, float32\[2, 2\], which Sequential uses at/,
+    );
+  });
+
   it('ignores it if it is not used', () => {
     const fn = compile((x: Tensor, _unused: Tensor) => x.add(1), { fullgraph: true });
     const gone = ones([2]);
@@ -204,6 +232,24 @@ describe('a compiled function that gets a freed tensor', () => {
 });
 
 describe('a backend', () => {
+  it('that calls the function that it compiles is refused', () => {
+    for (const whileCompiling of [true, false]) {
+      const fn: (x: Tensor) => Tensor = compile((x: Tensor) => x.mul(2), {
+        backend: function greedy() {
+          if (whileCompiling) fn(ones([1]));
+          return (x: Tensor) => [fn(x)];
+        } as never,
+      });
+      for (let i = 0; i < 2; i++)
+        assert.throws(
+          () => fn(ones([1])),
+          (error: Error) =>
+            error instanceof CompileError &&
+            /the backend greedy calls the function that it compiles/.test(error.message),
+        );
+    }
+  });
+
   const layer = new nn.Sequential(new nn.Linear(2, 3));
   const refused = (backend: unknown, message: RegExp): void =>
     assert.throws(

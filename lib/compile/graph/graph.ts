@@ -1,5 +1,6 @@
 /** The graph of a captured function: calls of ops in execution order, and how passes edit it. */
 import { CompileError } from '../../core/errors.js';
+import { shown } from '../../core/options.js';
 import { Node, type NodeFields, sameValue, type Value } from './node.js';
 import { printNode, printValue } from './print.js';
 import type { SizeSymbol } from './symbols.js';
@@ -61,9 +62,15 @@ export class Graph {
     this.nodes.splice(this.indexOf(other), 0, node);
   }
 
-  /** Makes all uses of a value, also as a result, uses of another. */
-  replaceUses(value: Value, by: Value, except: Node | null = null): void {
-    const replaced = (used: Value): Value => (sameValue(used, value) ? by : used);
+  /**
+   * Makes all uses of a value, also as a result, uses of another. A node stands for its only output.
+   *
+   * @throws CompileError for a node of several outputs or none, and for what is neither value nor
+   * node
+   */
+  replaceUses(value: Value | Node, by: Value | Node, except: Node | null = null): void {
+    const [old, other] = [valueOf(value), valueOf(by)];
+    const replaced = (used: Value): Value => (sameValue(used, old) ? other : used);
     for (const node of this.nodes) {
       if (node === except) continue;
       node.inputs = node.inputs.map(replaced);
@@ -123,3 +130,17 @@ export class Graph {
     );
   }
 }
+
+/** @throws CompileError for what stands for no value */
+function valueOf(given: Value | Node): Value {
+  const isNode = given instanceof Node;
+  if (isNode && given.metas.length === 1) return { node: given, output: 0 };
+  if (!isNode && isValue(given)) return given;
+  const got = isNode ? `%${given.name}, which has ${given.metas.length}` : shown(given);
+  throw new CompileError(
+    `replaceUses: expected a value, { node, output }, or a node with one output, got ${got}`,
+  );
+}
+
+const isValue = (given: unknown): given is Value =>
+  typeof given === 'object' && given !== null && ('number' in given || 'node' in given);

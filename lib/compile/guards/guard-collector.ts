@@ -5,7 +5,7 @@
  */
 import type { MemoryFact } from '../../core/backend.js';
 import type { Tensor } from '../../core/tensor.js';
-import { Guards, named, type OwnedFact } from './guards.js';
+import { Guards, named, OUTSIDE, type OwnedFact } from './guards.js';
 import { leafHookFacts } from './leaf-hooks.js';
 import { firstOf, type Matcher } from './matcher.js';
 import { MatcherFactory } from './matcher-factory.js';
@@ -101,10 +101,15 @@ export class GuardCollector {
     return named(this.factory.pathOf(t));
   }
 
+  /** The path of a tensor that the function uses beside its arguments, such as `Linear.weight`. */
+  outerPathOf(t: Tensor): string {
+    return named(this.tensors.get(t) ?? OUTSIDE);
+  }
+
   /** Adds a tensor that became a constant of the graph. */
   addConstant(constant: Tensor): void {
     this.constants.add(constant);
-    if (!this.tensors.has(constant)) this.tensors.set(constant, 'a tensor from outside');
+    if (!this.tensors.has(constant)) this.tensors.set(constant, OUTSIDE);
   }
 
   /** Adds a tensor whose `.grad` was read: only its metadata counts. */
@@ -161,7 +166,7 @@ export class GuardCollector {
     const pathOf = (owner: number | Tensor): string =>
       typeof owner === 'number'
         ? this.factory.pathOf(inputs[owner] as Tensor)
-        : (this.tensors.get(owner) ?? 'a tensor from outside');
+        : (this.tensors.get(owner) ?? OUTSIDE);
     for (const [module, name] of this.overwritten) this.modules.get(module)?.overwrite(name);
     return new Guards({
       modes: this.modes,

@@ -3,14 +3,15 @@
  * compared first.
  */
 import { moduleChanges } from '../../core/module-changes.js';
-import type { Tensor } from '../../core/tensor.js';
+import { shown } from '../../core/options.js';
+import { Tensor } from '../../core/tensor.js';
 import type { Difference } from './facts.js';
 import { firstOf, type Matcher, type Slot } from './matcher.js';
 import { areDistinct, forget } from './matcher-factory.js';
 import type { ModeFacts } from './modes.js';
 import type { ModuleFacts } from './module-facts.js';
 import type { OptimizerFacts } from './optimizer-facts.js';
-import type { OuterTensor, TensorFacts } from './tensor-facts.js';
+import { type OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** A fact of one tensor that is an input, by its position, or from outside. */
 export interface OwnedFact {
@@ -20,6 +21,9 @@ export interface OwnedFact {
   read(t: Tensor): unknown;
   readonly expected: unknown;
 }
+
+/** The path of a tensor that neither arguments nor modules hold. */
+export const OUTSIDE = 'a tensor from outside';
 
 /** What the guards of one capture compare. */
 export interface GuardParts {
@@ -118,13 +122,12 @@ export class Guards {
       firstOf(grads, ([owner, expected, path]) => {
         const { gradTensor: now } = tensorOf(owner, inputs);
         if (now === null ? expected === null : expected?.matches(now)) return null;
-        return { path: `${path}.grad`, before: String(expected), now: textOf(now) };
+        const is = now === null ? 'null' : String(new TensorFacts(now));
+        return { path: `${path}.grad`, before: String(expected), now: is };
       }) ??
       firstOf(facts, ({ owner, path, read, expected }) => {
         const now = read(tensorOf(owner, inputs));
-        return Object.is(now, expected)
-          ? null
-          : { path, before: textOf(expected), now: textOf(now) };
+        return Object.is(now, expected) ? null : changed(path, expected, now);
       });
     if (first !== null) return renamed(first);
     const constant = inputs.findIndex((t) => constants.has(t));
@@ -137,6 +140,11 @@ export class Guards {
     if (!areDistinct(slots))
       return { path: 'the arguments', before: 'different objects', now: 'partly the same' };
     return null;
+  }
+
+  /** The path of a tensor that the function uses beside its arguments. */
+  outerPathOf(t: Tensor): string {
+    return named(this.parts.tensors.find(({ tensor }) => tensor === t)?.path ?? OUTSIDE);
   }
 
   /** Everything that is compared, as sentences. */
@@ -158,8 +166,22 @@ export class Guards {
 const tensorOf = (owner: number | Tensor, inputs: readonly Tensor[]): Tensor =>
   typeof owner === 'number' ? (inputs[owner] as Tensor) : owner;
 
-const textOf = (value: unknown): string =>
-  value === null || typeof value !== 'object' ? String(value) : 'the same object';
+const textOf = (value: unknown): string => (isObject(value) ? 'the same object' : String(value));
+
+const isObject = (value: unknown): value is object =>
+  (typeof value === 'object' && value !== null) || typeof value === 'function';
+
+/** An object that replaces another one of its kind is `another one`. */
+function changed(path: string, expected: unknown, given: unknown): Difference {
+  const [before, now] = [expected, given].map((value) =>
+    value instanceof Tensor
+      ? String(new TensorFacts(value))
+      : isObject(value)
+        ? shown(value)
+        : String(value),
+  ) as [string, string];
+  return { path, before, now: before === now ? 'another one' : now };
+}
 
 /** `argument 0` for `arguments[0]`. */
 export const named = (text: string): string => text.replace(/\barguments\[(\d+)\]/g, 'argument $1');
