@@ -78,7 +78,9 @@ export class KeyAverages implements Iterable<EventAverage> {
    *
    * @throws ArgumentError for an unknown column to sort by
    * @see PyTorch `EventList.table`
-   * @example console.log(prof.keyAverages().table({ sortBy: 'selfDeviceTimeTotal', rowLimit: 10 }));
+   * @example
+   * const prof = profiler.profile({}, () => model(x));
+   * console.log(prof.keyAverages().table({ sortBy: 'selfDeviceTimeTotal', rowLimit: 10 }));
    */
   table(options: TableOptions = {}): string {
     return printTable(this, this.parts, options);

@@ -207,7 +207,9 @@ export class Profile {
    *
    * @throws ArgumentError before the end, and for groups that were not recorded
    * @see PyTorch `torch.profiler.profile.key_averages`
-   * @example console.log(prof.keyAverages({ groupByKernel: true }).table({ rowLimit: 10 }));
+   * @example
+   * const prof = profiler.profile({}, () => model(x));
+   * console.log(prof.keyAverages({ groupByKernel: true }).table({ rowLimit: 10 }));
    */
   keyAverages(options: KeyAveragesOptions = {}): KeyAverages {
     const { events, recorded } = this.ended('Profile.keyAverages');
@@ -271,7 +273,7 @@ async function allRun(session: Session): Promise<void> {
  * `cuda` without a GPU; what `fn` throws
  * @see PyTorch `torch.profiler.profile`
  * @example
- * const prof = profiler.profile({ activities: ['cpu'], recordShapes: true }, () => step(batch));
+ * const prof = profiler.profile({ activities: ['cpu'] }, () => model(x).sum().backward());
  * console.log(prof.keyAverages().table({ sortBy: 'cpuTimeTotal', rowLimit: 10 }));
  * prof.exportChromeTrace('trace.json');
  */

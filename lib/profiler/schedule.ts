@@ -29,7 +29,7 @@ export interface ScheduleOptions {
  *
  * @throws ArgumentError for numbers that are not whole, and for no active step
  * @see PyTorch `torch.profiler.schedule`
- * @example schedule({ wait: 1, warmup: 1, active: 3, repeat: 1 });
+ * @example profiler.schedule({ wait: 1, warmup: 1, active: 3, repeat: 1 });
  */
 export function schedule(options: ScheduleOptions): ProfilerSchedule {
   const op = 'profiler.schedule';
