@@ -5,7 +5,7 @@
 import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
-import { inRegion } from '../core/hooks.js';
+import { hooks, inRegion } from '../core/hooks.js';
 import { closeScope, openScope, outsideScopes, type Scope, setScope } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
 import type { Storage } from '../core/storage.js';
@@ -48,7 +48,9 @@ export function runBackward(
   rootGrads: () => readonly Tensor[],
   options: EngineOptions,
 ): (Tensor | null)[] {
-  return inRegion('backward', 'backward', () => runPass(roots, rootGrads, options));
+  return hooks.profiler === null
+    ? runPass(roots, rootGrads, options)
+    : inRegion('backward', 'backward', () => runPass(roots, rootGrads, options));
 }
 
 function runPass(

@@ -47,35 +47,39 @@ export function isLogDone(rankRuntime: number): boolean {
   return writer.addon.profileDone(rankRuntime);
 }
 
-/** A part of the log: of a rank runtime, or of all for 0; between two commands. */
+/**
+ * A part of the log: of a rank runtime, or of all for 0; commands between two numbers, and what has no
+ * number between two times, in microseconds.
+ */
 export interface LogRange {
   readonly rankRuntime: number;
   readonly after: number;
   readonly last: number;
+  readonly start: number;
+  readonly end: number;
 }
 
-/** Takes the records of a range out of the log. */
-export function takeRecords({ rankRuntime, after, last }: LogRange): NativeRecords {
+/** Takes the records of a rank runtime out of the log, and returns those of the range. */
+export function takeRecords({ rankRuntime, after, last, start, end }: LogRange): NativeRecords {
   const fresh = decode(writer.addon.profileTake());
-  const all = {
-    commands: [...left.commands, ...fresh.commands],
-    activities: [...left.activities, ...fresh.activities],
-    memory: [...left.memory, ...fresh.memory],
-  };
   const isOwn = (of: CommandRecord | MemoryRecord): boolean =>
     rankRuntime === 0 || of.rankRuntime === rankRuntime;
-  const [commands, otherCommands] = divide(all.commands, isOwn);
+  const [commands, otherCommands] = divide([...left.commands, ...fresh.commands], isOwn);
   const others = new Set(otherCommands.map(({ command }) => command));
   const [activities, otherActivities] = divide(
-    all.activities,
+    [...left.activities, ...fresh.activities],
     ({ command }: ActivityRecord) => !others.has(command),
   );
-  const [memory, otherMemory] = divide(all.memory, isOwn);
+  const [memory, otherMemory] = divide([...left.memory, ...fresh.memory], isOwn);
   left = { commands: otherCommands, activities: otherActivities, memory: otherMemory };
+  const isInside = ({ command }: { readonly command: number }): boolean =>
+    command > after && command <= last;
   return {
-    commands: commands.filter(({ command }) => command > after && command <= last),
-    activities,
-    memory,
+    commands: commands.filter(isInside),
+    activities: activities.filter((each) =>
+      each.command === 0 ? each.start >= start && each.start <= end : isInside(each),
+    ),
+    memory: memory.filter(({ time }) => time >= start && time <= end),
   };
 }
 

@@ -41,6 +41,7 @@ export class Profile {
   /** Sessions that have ended while their commands had to wait for other ranks. */
   private readonly pending: Session[] = [];
   private steps = 0;
+  private isOpen = true;
 
   /** @internal */
   constructor(options: ProfileOptions) {
@@ -71,7 +72,7 @@ export class Profile {
   step(): void {
     const op = 'Profile.step';
     reportUse(op);
-    if (this.action === 'none' && this.session === null && this.scheduled === null)
+    if (!this.isOpen)
       throw new ArgumentError(
         `${op}: expected a profile that is recorded, got one that has ended: call step() inside ` +
           'of the function that profiler.profile runs',
@@ -110,6 +111,7 @@ export class Profile {
   /** Ends what is recorded without a trace. */
   private drop(): void {
     this.session?.stop();
+    this.session?.take();
     this.session = null;
   }
 
@@ -156,6 +158,7 @@ export class Profile {
 
   /** Ends the profile of a function that threw. @internal */
   abandon(): void {
+    this.isOpen = false;
     this.drop();
     this.action = 'none';
   }
@@ -165,10 +168,13 @@ export class Profile {
     const { session, action } = this;
     if (this.steps > 0) this.closeStep();
     this.step_ = null;
+    this.isOpen = false;
     this.action = 'none';
     session?.stop();
     this.session = null;
-    if (session !== null && action !== 'warmup') this.pending.push(session);
+    if (session === null) return;
+    if (action === 'warmup') session.take();
+    else this.pending.push(session);
   }
 
   private ended(op: string): Result {

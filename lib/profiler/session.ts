@@ -97,7 +97,13 @@ export class Session {
   take(): Recorded {
     const { settings, record, world, clock, start, end, after, last, whyNoCupti } = this;
     const rankRuntime = this.runtime === processRuntime ? 0 : this.runtime.id;
-    const records = takeRecords({ rankRuntime, after, last });
+    const records = takeRecords({
+      rankRuntime,
+      after,
+      last,
+      start: clock + start * 1e3,
+      end: clock + end * 1e3,
+    });
     for (const event of record.events) if (Number.isNaN(event.end)) event.end = end;
     const timer = settings.timer === null ? null : whyNoCupti === '' ? settings.timer : 'events';
     const { events, collectives } = record;

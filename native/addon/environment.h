@@ -81,6 +81,7 @@ struct Environment {
   napi_env env;
   double* words = nullptr;
   napi_ref words_ref = nullptr;
+  std::string why_no_cupti;          // of the profile that is open
   napi_ref profile_words = nullptr;  // keeps the words of profiles, which are always the same
   SpanLog log;
   StorageTable storages;

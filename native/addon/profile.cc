@@ -22,14 +22,16 @@ napi_value profile_start(napi_env env, napi_callback_info info) {
     return fail_call(env, Code::Invalid, "malformed profile");
   Environment& state = state_of(env);
   auto timer = static_cast<DeviceTimer>(args[3]);
-  std::string reason;
-  if (timer == DeviceTimer::Cupti && !state.log.is_open()) {
-    reason = Cupti::get().start(string_argument(env, raw[4]).c_str(), &state.log);
+  if (!state.log.is_open()) {
+    std::string& reason = state.why_no_cupti;
+    reason.clear();
+    if (timer == DeviceTimer::Cupti)
+      reason = Cupti::get().start(string_argument(env, raw[4]).c_str(), &state.log);
     if (!reason.empty()) timer = DeviceTimer::Events;
   }
   if (!state.profile_words) napi_create_reference(env, raw[1], 1, &state.profile_words);
   state.log.open(args[0], static_cast<int32_t*>(words), timer, args[2] != 0);
-  return text_value(env, reason.c_str());
+  return text_value(env, state.why_no_cupti.c_str());
 }
 
 // profileStop(rank runtime): no more of its commands get a number.

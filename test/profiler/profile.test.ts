@@ -219,7 +219,16 @@ describe('profiler.profile', () => {
       failure,
     );
     const a = ones([2]);
-    assert.equal(profiler.profile(onCpu, () => a.add(1)).events().length, 1);
+    const dropped = (): never => {
+      a.mul(2).dispose();
+      throw failure;
+    };
+    assert.throws(() => profiler.profile(onCpu, dropped), failure);
+    const prof = profiler.profile({ ...onCpu, profileMemory: true }, () => a.add(1));
+    assert.deepEqual(
+      [prof.events().length, prof.kernels().length, prof.memory().length],
+      [1, 1, 1],
+    );
   });
 
   it('keeps kernels of commands that run after fn has returned', () => {

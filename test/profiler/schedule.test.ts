@@ -68,6 +68,7 @@ describe('profiler.schedule', () => {
     const schedule = profiler.schedule({ wait: 5, warmup: 0, active: 1 });
     const prof = profiler.profile({ ...onCpu, schedule }, () => {});
     assert.throws(() => prof.events(), /must reach an active step/);
+    assert.throws(() => prof.step(), ArgumentError);
   });
 
   it('names the steps of a profile without a schedule, and refuses steps after its end', () => {

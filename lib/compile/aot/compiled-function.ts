@@ -16,7 +16,7 @@ import {
 import { SavedTensor } from '../../autograd/saved-tensor.js';
 import { markAsynchronous } from '../../core/asynchronous.js';
 import { AutogradError } from '../../core/errors.js';
-import { inRegion, layers } from '../../core/hooks.js';
+import { hooks, inRegion, layers } from '../../core/hooks.js';
 import { scope } from '../../core/scope.js';
 import { heldOf } from '../../core/sharding.js';
 import { Tensor } from '../../core/tensor.js';
@@ -272,9 +272,11 @@ class CompiledNode extends Node {
     const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
     // A capture records the ops of the graph, whatever a compiler has made of it.
     const run = layers.backend.capture === null ? (backward as LoweredFunction) : backwardGraph();
-    const values = inRegion('compiled', `${this.fns.name} backward`, () =>
-      immediately(() => run(...saved, ...tangents)),
-    );
+    const runNow = (): readonly RunValue[] => immediately(() => run(...saved, ...tangents));
+    const values =
+      hooks.profiler === null
+        ? runNow()
+        : inRegion('compiled', `${this.fns.name} backward`, runNow);
     return trace.gradients.map((gradient) => gradientOf(gradient, values));
   }
 
