@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "../runtime/cupti.h"
 #include "../runtime/staging.h"
 #include "member.h"
 
@@ -155,6 +156,7 @@ void Environment::close() {
     gate->finished.clear();
     if (gate->function) napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
   }
+  Cupti::get().stop(&log);
   abort_all_groups(*this, "the program of another rank has ended");
   // Drains all before the first is destroyed: commands of one may wait for another.
   Failure ignored;
@@ -194,9 +196,8 @@ Stream* Environment::open_stream(int32_t device, int32_t priority, ErrorText* er
   }
   const auto id = static_cast<uint32_t>(streams.size());
   auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id,
-                                         priority);
+                                         priority, log);
   if (!stream->open(*Devices::get().allocator(device), error).ok()) return nullptr;
-  stream->log = &log;
   streams.push_back(std::move(stream));
   return streams[id].get();
 }
@@ -421,7 +422,7 @@ void Environment::release(int64_t handle, bool collected) {
 void Environment::release_block(const StorageEntry& entry, bool collected) {
   Block* block = entry.block;
   if (!block) return;
-  const int64_t bytes = block->bytes;
+  const int64_t bytes = log.is_open() ? block->bytes : 0;
   CachingAllocator* allocator = entry.allocator;
   const std::atomic<uint64_t>* progress = entry.owner->progress();
   const bool owner_is_last = entry.last_stream == entry.owner;
@@ -436,7 +437,7 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
       allocator->free_later(block, progress, sequence);
     });
   }
-  if (log.is_open()) remember(entry, -bytes);
+  if (bytes > 0) remember(entry, -bytes);
 }
 
 void Environment::remember(const StorageEntry& entry, int64_t bytes) {

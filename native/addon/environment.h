@@ -83,7 +83,6 @@ struct Environment {
   napi_ref words_ref = nullptr;
   std::string why_no_cupti;          // of the profile that is open
   napi_ref profile_words = nullptr;  // keeps the words of profiles, which are always the same
-  SpanLog log;
   StorageTable storages;
   std::vector<std::unique_ptr<Stream>> streams;
   std::unordered_map<int32_t, uint32_t> default_streams;  // by device code
@@ -120,6 +119,7 @@ struct Environment {
   std::vector<WeakToken> weak_tokens;
   // of ArrayBuffers whose storages were freed, perhaps in a garbage collection; deleted after it
   std::vector<napi_ref> dropped_refs;
+  SpanLog log;
 
   Stream* stream(int64_t id);
   Stream* default_stream(int32_t device, ErrorText* error);

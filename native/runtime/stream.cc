@@ -107,8 +107,9 @@ Failure Event::wait() {
   return why;
 }
 
-Stream::Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority)
-    : backend_(backend), device_(device), id_(id), priority_(priority) {}
+Stream::Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority,
+               SpanLog& recorder)
+    : backend_(backend), device_(device), id_(id), priority_(priority), log_(&recorder) {}
 
 Stream::~Stream() {
   waits_.clear();
@@ -261,7 +262,7 @@ Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
   auto* record = static_cast<Record*>(reserve(bytes));
   record->bytes = bytes;
   record->kind = Kind::Kernel;
-  record->command = log ? log->issue(*this) : 0;
+  record->command = log_->is_open() ? log_->issue(*this) : 0;
   record->call = call;
   auto* views = reinterpret_cast<TensorView*>(record + 1);
   auto* at = reinterpret_cast<int64_t*>(views + count);
@@ -287,15 +288,20 @@ Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
 Status Stream::run_now(KernelCall& call, ErrorText* error) {
   call.stream = native_;
   call.error = error;
-  const uint32_t command = log ? log->issue(*this) : 0;
+  if (!log_->is_open()) return backend_->launch(call);
+  return run_recorded(call);
+}
+
+Status Stream::run_recorded(KernelCall& call) {
+  const uint32_t command = log_->issue(*this);
   if (command == 0) return backend_->launch(call);
   Span span{.command = command,
             .is_kernel = true,
             .at_once = true,
             .name = backend_->kernels[call.kernel].name};
-  log->begin(*this, span);
+  log_->begin(*this, span);
   const Status status = backend_->launch(call);
-  log->end(*this, span);
+  log_->end(*this, span);
   return status;
 }
 
@@ -305,7 +311,7 @@ void Stream::enqueue(std::function<void(Stream&)> fn, const char* name) {
   auto* record = static_cast<Record*>(reserve(bytes));
   record->bytes = bytes;
   record->kind = Kind::Function;
-  record->command = name && log ? log->issue(*this) : 0;
+  record->command = name && log_->is_open() ? log_->issue(*this) : 0;
   record->name = name;
   record->function = new std::function<void(Stream&)>(std::move(fn));
   publish(bytes);
@@ -395,7 +401,7 @@ Stream::Worked Stream::work_off_together(Record* first) {
   }
   const int64_t began = first->command ? host_nanoseconds() : 0;
   const int32_t ran = count > 1 ? backend_->launch_together(list, count) : 0;
-  if (began) log->add_together(*this, list, commands, ran, began);
+  if (began) log_->add_together(*this, list, commands, ran, began);
   return ran > 0 ? Worked{ran, ends[ran - 1]} : Worked{0, 0};
 }
 
@@ -404,9 +410,9 @@ void Stream::process_recorded(Record* record) {
   Span span{.command = record->command,
             .is_kernel = is_kernel,
             .name = is_kernel ? backend_->kernels[record->call.kernel].name : record->name};
-  log->begin(*this, span);
+  log_->begin(*this, span);
   process(record);
-  log->end(*this, span);
+  log_->end(*this, span);
 }
 
 void Stream::process(Record* record) {

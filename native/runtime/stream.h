@@ -71,7 +71,8 @@ struct Mark {
 
 class Stream {
  public:
-  Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority);
+  // `recorder`: what a profile records of its commands.
+  Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority, SpanLog& recorder);
   ~Stream();
 
   const Backend* backend() const { return backend_; }
@@ -158,8 +159,6 @@ class Stream {
   uint32_t pool() const { return pool_; }
   // Called on the native thread after it was idle for a while; set before the first command.
   std::function<void()> on_idle;
-  // What a profile records; set before the first command.
-  SpanLog* log = nullptr;
   // creates the backend's stream; called before first use
   Status open(CachingAllocator& allocator, ErrorText* error);
 
@@ -174,6 +173,7 @@ class Stream {
   void loop();
   void process(Record* record);
   void process_recorded(Record* record);
+  Status run_recorded(KernelCall& call);
   struct Worked {
     int32_t records;
     int64_t bytes;
@@ -189,6 +189,7 @@ class Stream {
   uint32_t id_;
   int32_t priority_;
   void* native_ = nullptr;
+  SpanLog* log_;
   CachingAllocator* allocator_ = nullptr;
   // The pool of tensors, for the JavaScript thread: later commands may use freed memory at once.
   // Scratch memory is taken by the native thread for a command that may be much earlier, so it has
