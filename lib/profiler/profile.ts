@@ -35,7 +35,7 @@ export class Profile {
   private readonly scheduled: ProfilerSchedule | null;
   private readonly onTraceReady: ((profile: Profile) => void) | null;
   private session: Session | null = null;
-  private step_: { readonly session: Session; readonly event: HostEvent } | null = null;
+  private openStep: { readonly session: Session; readonly event: HostEvent } | null = null;
   private action: ProfilerAction = 'none';
   private result: Result | null = null;
   /** Sessions that have ended while their commands had to wait for other ranks. */
@@ -96,7 +96,7 @@ export class Profile {
       this.session = new Session(this.runtime, this.settings);
     }
     if (this.session !== null)
-      this.step_ = { session: this.session, event: this.session.openStep(this.stepName) };
+      this.openStep = { session: this.session, event: this.session.openStep(this.stepName) };
   }
 
   private get stepName(): string {
@@ -104,8 +104,8 @@ export class Profile {
   }
 
   private closeStep(): void {
-    if (this.step_ !== null) this.step_.session.closeStep(this.step_.event);
-    this.step_ = null;
+    if (this.openStep !== null) this.openStep.session.closeStep(this.openStep.event);
+    this.openStep = null;
   }
 
   /** Ends what is recorded without a trace. */
@@ -167,7 +167,7 @@ export class Profile {
     runDeferred();
     const { session, action } = this;
     if (this.steps > 0) this.closeStep();
-    this.step_ = null;
+    this.openStep = null;
     this.isOpen = false;
     this.action = 'none';
     session?.stop();

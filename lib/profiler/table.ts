@@ -28,6 +28,7 @@ const SORT_KEYS: readonly SortKey[] = [
 ];
 
 const FEWEST_NAME_CHARACTERS = 8;
+const SHAPES_WIDTH = 80;
 const GAP = '  ';
 
 interface Column {
@@ -77,7 +78,13 @@ function columnsOf(averages: KeyAverages, parts: TableParts, width: number): rea
     ...(parts.memory ? memoryColumns(averages.rows) : []),
     { head: '# of Calls', cell: ({ count }) => String(count) },
     ...(parts.shapes
-      ? [{ head: 'Input Shapes', cell: (row: EventAverage) => row.inputShapes, isText: true }]
+      ? [
+          {
+            head: 'Input Shapes',
+            cell: (row: EventAverage) => shortened(row.inputShapes, SHAPES_WIDTH),
+            isText: true,
+          },
+        ]
       : []),
   ];
 }
