@@ -219,12 +219,10 @@ def traced(training, job, mode, device):
     if job["trace"] is None or device.type != "cuda":
         return None
     if dist.get_rank() > 0:
-        training.step()
-        settle(device)
+        timed(training, device)
         return None
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        training.step()
-        settle(device)
+        timed(training, device)
     file = os.path.join(job["trace"], f"torch-{job['name']}-{mode['name']}.json".replace(" ", "-"))
     profile.export_chrome_trace(file)
     return file
@@ -250,6 +248,8 @@ def trained(job, mode, device):
     step = statistics.median(wall for _, wall in times)
     tokens = job["batch"] * job["model"]["context"]
     of_cuda = device.type == "cuda"
+    peak = torch.cuda.max_memory_allocated() if of_cuda else 0
+    reserved = torch.cuda.max_memory_reserved() if of_cuda else 0
     return {
         "name": job["name"],
         "mode": mode["name"],
@@ -257,8 +257,8 @@ def trained(job, mode, device):
         "aheadMs": ahead,
         "hostMs": statistics.median(host for host, _ in times),
         "tokensPerSecond": tokens * 1e3 / step / job["tensorRanks"],
-        "peakGiB": torch.cuda.max_memory_allocated() / GIB if of_cuda else 0,
-        "reservedGiB": torch.cuda.max_memory_reserved() / GIB if of_cuda else 0,
+        "peakGiB": peak / GIB,
+        "reservedGiB": reserved / GIB,
         "trace": traced(training, job, mode, device),
         "losses": training.read(),
         "startSeconds": start,

@@ -6,7 +6,8 @@
  *   npm run bench:gpus -- [--rows a,b] [--rounds N] [--ranks N] [--seconds S]
  *     [--modes default,kept,kind,compile] [--traces FOLDER] [--write]
  */
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { Command } from 'commander';
 import { cuda } from '../../lib/index.js';
@@ -23,8 +24,8 @@ interface Options {
   readonly rounds: number;
   readonly ranks: number;
   readonly seconds: number;
-  readonly modes: string[] | null;
-  readonly traces: string | null;
+  readonly modes?: string[];
+  readonly traces?: string;
 }
 
 const list = (text: string): string[] => text.split(',');
@@ -36,7 +37,7 @@ function options(): Options {
     .option('--ranks <n>', 'a GPU each; all of the machine by default', Number)
     .option('--seconds <s>', 'limit of a run of one side', Number, 240)
     .option('--modes <names>', 'only these modes of both sides', list)
-    .option('--traces <folder>', 'a trace of a step of each mode, and what it exposes')
+    .option('--traces <folder>', 'a trace of a step of each mode', (folder) => path.resolve(folder))
     .parse()
     .opts<Options>();
 }
@@ -55,18 +56,18 @@ class Harness {
     const [[, row]] = rowsOf([name]) as [[string, (typeof ROWS)[string]]];
     const jobs = row(this.given.ranks);
     for (const each of jobs === 'product' ? [null] : jobs)
-      for (let round = 0; round < this.given.rounds; round++) {
+      for (let round = 1; round <= this.given.rounds; round++) {
         if (each === null) await this.product(name);
-        else await this.both(each);
+        else await this.both(each, round === this.given.rounds);
       }
   }
 
-  private async both({ job, ours: own, torch }: Compared): Promise<void> {
+  private async both({ job, ours: own, torch }: Compared, isLast: boolean): Promise<void> {
     const wanted = (modes: readonly Mode[]) =>
       modes.filter(({ name }) => this.given.modes?.includes(name) ?? true);
     const text = (modes: readonly Mode[]): string => {
-      const whole: Job = { ...job, modes, trace: this.given.traces ?? null };
-      return JSON.stringify(whole);
+      const trace = isLast ? (this.given.traces ?? null) : null;
+      return JSON.stringify({ ...job, modes, trace } satisfies Job);
     };
     // A process for each mode of ours, which start fast; one for all of PyTorch's.
     for (const mode of wanted(own))
@@ -93,6 +94,7 @@ class Harness {
     const seconds = ((performance.now() - begin) / 1e3).toFixed(1);
     console.log(`${row}, ${side}: ${seconds} s${failure === null ? '' : `, FAILED: ${failure}`}`);
     if (failure !== null) added(this.report, row, side, { name: row, mode: '', error: failure });
+    if (this.given.traces !== undefined) compress(this.given.traces);
     this.keep();
   }
 
@@ -102,13 +104,17 @@ class Harness {
   }
 }
 
-/** What the trace of a step says. The file stays, compressed. */
-function communication({ trace = null }: Partial<Trained>): Partial<Communication> {
-  if (trace === null) return {};
-  const found = communicationIn(trace);
-  writeFileSync(`${trace}.gz`, gzipSync(readFileSync(trace)));
-  rmSync(trace);
-  return found;
+/** What the trace of a step says. */
+const communication = ({ trace = null }: Partial<Trained>): Partial<Communication> =>
+  trace === null ? {} : communicationIn(trace);
+
+/** Compresses the traces that a program has written. */
+function compress(folder: string): void {
+  for (const name of readdirSync(folder).filter((each) => each.endsWith('.json'))) {
+    const file = path.join(folder, name);
+    writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)));
+    rmSync(file);
+  }
 }
 
 await runProgram(async () => {
@@ -116,6 +122,7 @@ await runProgram(async () => {
   const given = options();
   const ranks = given.ranks ?? cuda.deviceCount();
   rowsOf(given.rows);
+  if (given.traces !== undefined) mkdirSync(given.traces, { recursive: true });
   const harness = new Harness({ ...given, ranks });
   for (const name of given.rows) await harness.row(name);
   console.log(printedReport(harness.report));

@@ -100,8 +100,10 @@ function compare(row: RowFigures): void {
   const [ours, torch] = [bestOf(row, 'ours'), bestOf(row, 'torch')];
   if (ours === undefined || torch === undefined) return;
   row.speed = +(timeOf(torch) / timeOf(ours)).toFixed(3);
-  const differences = (ours.losses ?? []).map((loss, step) => {
-    const other = torch.losses?.[step] ?? Number.NaN;
+  const [own = [], others = []] = [ours.losses, torch.losses];
+  const steps = Math.min(own.length, others.length); // traces take more steps
+  const differences = others.slice(0, steps).map((other, step) => {
+    const loss = own[step] as number;
     return +(Math.abs(loss - other) / Math.abs(other)).toPrecision(3);
   });
   if (differences.length === 0) return;

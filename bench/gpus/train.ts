@@ -4,6 +4,7 @@
  *
  *   node build/compiled/bench/gpus/train.js JOB    the job as JSON, see job.ts
  */
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import {
   barrier,
@@ -13,7 +14,7 @@ import {
   initProcessGroup,
   launch,
 } from '../../lib/distributed.js';
-import { cuda, memory, optim, scope, type Tensor } from '../../lib/index.js';
+import { cuda, memory, optim, profiler, scope, type Tensor } from '../../lib/index.js';
 import { median } from '../figures.js';
 import { runProgram } from '../program.js';
 import type { Job, Mode, Trained } from './job.js';
@@ -64,6 +65,27 @@ class Trainer {
     return (performance.now() - start) / AHEAD;
   }
 
+  /**
+   * Traces a step of rank 0: one with GPUs alone, whose host is as fast as ever, and one with the
+   * host and its modules beside it, to look at. Returns the first.
+   */
+  async traced(name: string): Promise<string | null> {
+    const { trace: folder, device } = this.job;
+    if (folder === null) return null;
+    const step = async (): Promise<void> => void (await this.timed());
+    if (getRank() > 0) {
+      for (let i = 0; i < 2; i++) await step();
+      return null;
+    }
+    const file = path.join(folder, `ours-${this.job.name}-${name}`.replaceAll(' ', '-'));
+    const gpus = await profiler.profile({ activities: [device] }, step);
+    gpus.exportChromeTrace(`${file}.json`);
+    const activities = device === 'cpu' ? (['cpu'] as const) : (['cpu', 'cuda'] as const);
+    const all = await profiler.profile({ activities, withModules: true }, step);
+    all.exportChromeTrace(`${file}-with-host.json`);
+    return `${file}.json`;
+  }
+
   async read(): Promise<number[]> {
     const plain = this.losses.map((each) => (each instanceof DTensor ? each.toLocal() : each));
     return Promise.all(plain.map(async (each) => Number(await each.itemAsync())));
@@ -81,8 +103,8 @@ async function trained(job: Job, mode: Mode): Promise<Trained> {
   const times: [number, number][] = [];
   for (let i = 0; i < job.steps; i++) times.push(await trainer.timed());
   const aheadMs = await trainer.ahead();
-  const stepMs = median(times.map(([, wall]) => wall));
   const { peakAllocatedBytes, peakReservedBytes } = memory.stats(job.device);
+  const stepMs = median(times.map(([, wall]) => wall));
   return {
     name: job.name,
     mode: mode.name,
@@ -92,7 +114,7 @@ async function trained(job: Job, mode: Mode): Promise<Trained> {
     tokensPerSecond: (job.batch * job.model.context * 1e3) / stepMs / job.tensorRanks,
     peakGiB: peakAllocatedBytes / GIB,
     reservedGiB: peakReservedBytes / GIB,
-    trace: null,
+    trace: await trainer.traced(mode.name),
     losses: await trainer.read(),
     startSeconds: start / 1e3,
     firstStepSeconds: first / 1e3,
