@@ -79,6 +79,11 @@ export interface Module<Args extends readonly unknown[] = [input: Tensor], Resul
  *   forward(x: Tensor) { return this.fc(x).relu(); }
  * }
  * new Net()(randn([4, 8])).shape; // [4, 2]
+ *
+ * class Masked extends nn.Module<[x: Tensor, mask: Tensor]> { // the result's type may follow
+ *   forward(x: Tensor, mask: Tensor) { return x.maskedFill(mask, 0); }
+ * }
+ * new Masked()(ones([2]), tensor([true, false])).tolist(); // [0, 1]
  */
 export abstract class Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
   /**

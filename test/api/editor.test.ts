@@ -56,6 +56,19 @@ describe('an editor', function () {
     ]);
   });
 
+  it('shows the names of the arguments of a forward, in every call of its module', () => {
+    const model =
+      "import { nn, type Tensor } from '../../lib/index.js';\n" +
+      'class Masked extends nn.Module<[x: Tensor, mask: Tensor, options?: { scale?: number }]> {\n' +
+      '  forward(x: Tensor, mask: Tensor) { return x.mul(mask); }\n}\n' +
+      'const model = new Masked();\n';
+    assert.deepEqual(parametersShown(`${model}model(|`), [['x', 'mask', 'options']]);
+    assert.deepEqual(optionsOffered(`${model}model(x, x, { | })`), ['scale']);
+    assert.deepEqual(parametersShown(`${model}new nn.ModuleList([model]).at(0)(|`), [
+      ['x', 'mask', 'options'],
+    ]);
+  });
+
   it('offers the options that are not given by position', () => {
     assert.deepEqual(optionsOffered('x.sum({ | })'), ['dim', 'dtype', 'keepdim']);
     assert.deepEqual(optionsOffered('x.sum(1, { | })'), ['dtype', 'keepdim']);
