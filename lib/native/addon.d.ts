@@ -245,7 +245,7 @@ export interface Addon extends ProfileCalls {
    * A group of processes of this machine, identified by `name` (letters, digits, "-", "_", ".") and
    * `token`, an integer that is equal on all ranks. `use` and `group` as in {@link localRegion};
    * `world` as in {@link joinLocal}, but a member. `first` and `where`: the call that needs the
-   * group and fails if joining fails; may be empty.
+   * group and fails if joining fails; may be empty. It waits `joinTimeoutMs` for the other ranks.
    */
   joinShared(
     rank: number,
@@ -259,6 +259,7 @@ export interface Addon extends ProfileCalls {
     group: string,
     first: string,
     where: string,
+    joinTimeoutMs: number,
   ): number;
   /**
    * Creates a group of devices, one per rank, from a group of hosts, by the engine of the devices.
@@ -308,7 +309,7 @@ export interface Addon extends ProfileCalls {
   glooConnect(world: number, stream: number, addresses: ArrayBuffer): void;
   /**
    * Joins a group of the ranks in words[0 .. size), which waits for them on the stream. Names are
-   * unique; `group` is the name in errors; `first` and `where` as in {@link joinShared}.
+   * unique; `group` is the name in errors; `first` and the following as in {@link joinShared}.
    */
   glooJoin(
     world: number,
@@ -320,6 +321,7 @@ export interface Addon extends ProfileCalls {
     group: string,
     first: string,
     where: string,
+    joinTimeoutMs: number,
   ): number;
   /**
    * Instead of {@link glooJoin}: informs ranks that wait in the group that this rank will not join,
@@ -343,7 +345,7 @@ export interface Addon extends ProfileCalls {
   /**
    * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input
    * handle, its first byte, output handle, its first byte, number of counts, the numbers of three
-   * texts; then the counts. The texts: the call and its place, for errors; and what the ranks must
+   * texts, how long to wait in ms or 0 for the time of the group; then the counts. The texts: the call and its place, for errors; and what the ranks must
    * have in common beside the call, with an optional line of advice.
    */
   collective(numWords: number): void;

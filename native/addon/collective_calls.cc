@@ -12,7 +12,7 @@ namespace shardwise {
 
 namespace {
 
-constexpr int64_t kCallWords = 14;
+constexpr int64_t kCallWords = 15;
 
 // A call with the data that it points to.
 struct OwnedCall {
@@ -20,6 +20,7 @@ struct OwnedCall {
   CollectiveCall call{};
   std::vector<int64_t> counts;  // then the send counts
   SharedText name, where, about;
+  int64_t timeout_ms = 0;
   BorrowedCopy borrowed;  // its input, if that is in an ArrayBuffer
 };
 
@@ -34,7 +35,8 @@ napi_value set_text(napi_env env, napi_callback_info info) {
 }
 
 // Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
-// its first byte, number of counts, the numbers of name, where and about; then the counts.
+// its first byte, number of counts, the numbers of name, where and about, how long to wait in ms (0:
+// as the group does); then the counts.
 Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText* error) {
   int64_t w[kCallWords];
   for (int64_t i = 0; i < kCallWords; i++) {
@@ -49,7 +51,7 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
   owned.member = found->second;
   const Member& group = *owned.member;
   if (w[1] < 0 || w[1] >= kNumCollectives || w[2] < 0 || w[2] >= kNumReduces || w[3] < 0 ||
-      w[3] >= kNumDTypes || w[5] < 0 || w[5] > int64_t{1} << 48)
+      w[3] >= kNumDTypes || w[5] < 0 || w[5] > int64_t{1} << 48 || w[14] < 0)
     return fail(error, Code::Invalid, "malformed collective");
   CollectiveCall& call = owned.call;
   call.kind = static_cast<Collective>(w[1]);
@@ -57,6 +59,7 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
   call.dtype = static_cast<DType>(w[3]);
   call.root = static_cast<int32_t>(w[4]);
   call.count = w[5];
+  owned.timeout_ms = w[14];
   if ((has_root(call.kind) || is_message(call.kind)) && (w[4] < 0 || w[4] >= group.size))
     return fail(error, Code::Invalid, "root %lld is not of a group of %d",
                 static_cast<long long>(w[4]), group.size);
@@ -122,7 +125,7 @@ void run_call(Stream& s, OwnedCall& owned) {
   owned.call.name = owned.name->c_str();
   owned.call.where = owned.where->c_str();
   owned.call.about = owned.about->c_str();
-  const Status status = member.run(owned.call);
+  const Status status = member.run(owned.call, owned.timeout_ms);
   if (!status.ok())
     s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code
                                                                                      : Code::Peer,

@@ -101,6 +101,7 @@ struct GroupArguments {
   std::vector<int32_t> ranks;
   int64_t rank, size, stream, timeout_ms;
 
+  int64_t join_timeout_ms = 1;  // for glooJoin only
   // For glooDecline only.
   int64_t place = 0;
   std::string reason;
@@ -108,10 +109,13 @@ struct GroupArguments {
   bool read(napi_env env, napi_callback_info info, bool declines) {
     int64_t args[11];
     napi_value raw[11] = {};
-    if (!read_integers(env, info, declines ? 11 : 9, args, raw, 0b10111100000) ||
+    if (!read_integers(env, info, declines ? 11 : 10, args, raw, 0b10111100000) ||
         !(world = world_argument(env, args[0])))
       return false;
-    if (declines) place = args[9], reason = string_argument(env, raw[10]);
+    if (declines)
+      place = args[9], reason = string_argument(env, raw[10]);
+    else
+      join_timeout_ms = args[9];
     rank = args[1], size = args[2], stream = args[3], timeout_ms = args[4];
     name = string_argument(env, raw[5]);
     label = string_argument(env, raw[6]);
@@ -133,13 +137,13 @@ struct GroupArguments {
             ranks.data(),
             static_cast<int32_t>(rank),
             static_cast<int32_t>(size),
-            timeout_ms,
+            join_timeout_ms,
             is_aborted,
             context};
   }
 };
 
-// glooJoin(world, rank, size, stream, timeoutMs, name, label, first, where)
+// glooJoin(world, rank, size, stream, timeoutMs, name, label, first, where, joinTimeoutMs)
 napi_value gloo_join(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info, false)) return nullptr;

@@ -113,14 +113,14 @@ napi_value join_local(napi_env env, napi_callback_info info) {
 }
 
 // joinShared(rank, size, stream, timeoutMs, token, use, the world's member or 0, name, group,
-// first, where): for processes of one machine.
+// first, where, joinTimeoutMs): for processes of one machine.
 napi_value join_shared(napi_env env, napi_callback_info info) {
-  int64_t args[11];
-  napi_value raw[11] = {};
-  if (!read_integers(env, info, 11, args, raw, 0b11110000000)) return nullptr;
+  int64_t args[12];
+  napi_value raw[12] = {};
+  if (!read_integers(env, info, 12, args, raw, 0b11110000000)) return nullptr;
   if (!is_use(args[5])) return fail_call(env, Code::Invalid, "a group has no such use");
   const std::string name = string_argument(env, raw[7]);
-  const int64_t join_timeout = args[3];
+  const int64_t join_timeout = args[11];
   const auto token = static_cast<uint64_t>(args[4]);
   const auto use = static_cast<comm::Use>(args[5]);
   Environment& state = state_of(env);

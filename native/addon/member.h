@@ -96,10 +96,16 @@ struct Member {
     failure(&ignored);
   }
   // Called on one thread at a time, its stream's. The stream of a group of devices also runs the
-  // calls of its hosts once it has taken them over.
-  Status run(const CollectiveCall& call) {
-    if (engine) return engine->run(handle, call);
-    return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
+  // calls of its hosts once it has taken them over. `limit_ms`: how long this call waits for other
+  // ranks, if not as long as all calls; only for engines that wait in `run`.
+  Status run(const CollectiveCall& call, int64_t limit_ms = 0) {
+    if (!engine)
+      return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
+    if (limit_ms == 0) return engine->run(handle, call);
+    engine->set_timeout(handle, limit_ms);
+    const Status status = engine->run(handle, call);
+    engine->set_timeout(handle, timeout_ms);
+    return status;
   }
   // Runs a collective of the hosts of a group of devices.
   Status run_on_hosts(const CollectiveCall& call);

@@ -43,14 +43,16 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     });
   const both = (o: Options): Options =>
     'shape' in o || 'stride' in o ? ({ shape: [4, 2], stride: [2, 1] } as unknown as Options) : o;
-  /** Rank 0 sends, rank 1 receives. */
+  /** Rank 0 sends, rank 1 receives and may wait. */
   const message =
     (
       send: (t: Tensor, to: number, o: Options) => unknown,
       recv: (t: Tensor, from: number, o: Options) => unknown,
     ) =>
-    (o: Options) =>
-      rank === 0 ? send(x(), 1, o) : recv(x(), 0, o);
+    (o: Options) => {
+      const { timeoutMs: _, ...own } = o as { timeoutMs?: number };
+      return rank === 0 ? send(x(), 1, own as Options) : recv(x(), 0, o);
+    };
   const layouts = (o: Options, ...names: string[]): Options =>
     ({ ...Object.fromEntries(names.map((name) => [name, Shard(0)])), ...o }) as never;
   const withInputs = (o: Options): Options => {
@@ -185,7 +187,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
   };
   const values: Values = {
     maxCtas: 16,
-    shardOrder: [[0]], asyncOp: true, gradPlacements: [Shard(0)], requiresGrad: true, runCheck: true, shape: [4, 2], stride: [2, 1], rebalance: true, srcDataRank: null, mesh, placements: [Replicate()],
+    shardOrder: [[0]], asyncOp: true, timeoutMs: Number.POSITIVE_INFINITY, gradPlacements: [Shard(0)], requiresGrad: true, runCheck: true, shape: [4, 2], stride: [2, 1], rebalance: true, srcDataRank: null, mesh, placements: [Replicate()],
     'distributed.DeviceMesh.fromGroup': { mesh: [0, 1] }, dtype: 'float64', 'distributed.dtensorRandint': { dtype: 'int64', requiresGrad: false }, 'distributed.dtensorArange': { requiresGrad: false }, generator: new Generator(7), sizes: [2, 2], format: 'svg', op: 'max',
     tensorMeta: dist.TensorMeta([4, 2], [2, 1], float32), group: dist.worldGroup(), inputSplitSizes: [1, 1], outputSplitSizes: [1, 1], meshDimNames: ['dp'], device: 'cpu', dst: 0, src: 0,
     gatherList: rank === 0 ? [x(), x()] : undefined, scatterList: rank === 0 ? [x(), x()] : undefined, objectGatherList: rank === 0 ? [null, null] : undefined,

@@ -54,7 +54,12 @@ export interface GroupPlan {
   /** The most multiprocessors that a collective of GPUs occupies; left out: the engine's choice. */
   readonly maxCtas?: number;
   /** The call that needs the group, for errors of joining it. */
-  readonly firstCall?: { readonly name: string; readonly where: string };
+  readonly firstCall?: {
+    readonly name: string;
+    readonly where: string;
+    /** How long it waits for the other ranks to join; as long as all calls by default. */
+    readonly timeoutMs?: number;
+  };
 }
 
 /** The name of a group in errors. @internal */

@@ -88,6 +88,7 @@ export class GlooWorld {
       const stream = streamOf(device);
       const { addon } = writer;
       const first = plan.firstCall ?? NO_CALL;
+      const joinTimeoutMs = first.timeoutMs ?? this.timeoutMs;
       const group = [
         this.id,
         rank,
@@ -107,7 +108,7 @@ export class GlooWorld {
         call(() => addon.glooDecline(...group, place, reason));
       return new NativeEngine(
         'gloo',
-        { join: () => call(() => addon.glooJoin(...group)), decline },
+        { join: () => call(() => addon.glooJoin(...group, joinTimeoutMs)), decline },
         stream,
       );
     };

@@ -16,7 +16,7 @@ import { nativeError } from '../../native/guard.js';
 import { TextNumbers } from '../../native/text-numbers.js';
 import type { BackendName, Engine } from './engine.js';
 
-const HEADER_WORDS = 14;
+const HEADER_WORDS = 15;
 let shared: Float64Array | undefined;
 let texts: TextNumbers | undefined;
 
@@ -101,6 +101,7 @@ export class NativeEngine implements Engine {
     list[3] = tensor === null ? 0 : tensor.dtype.code;
     list[4] = call.root ?? 0;
     list[5] = tensor === null ? 0 : tensor.numel();
+    list[14] = call.timeoutMs ?? 0;
     place(name, list, 6, input);
     place(name, list, 8, output);
     let at = HEADER_WORDS;

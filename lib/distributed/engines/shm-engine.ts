@@ -139,7 +139,7 @@ export function sharedEngines(
     const stream = streamOf(device);
     const name = nameOf(plan);
     writeRanks(plan.ranks);
-    const { name: first, where } = plan.firstCall ?? NO_CALL;
+    const { name: first, where, timeoutMs: joinTimeoutMs = timeoutMs } = plan.firstCall ?? NO_CALL;
     const join = (): number =>
       writer.addon.joinShared(
         plan.rank,
@@ -153,6 +153,7 @@ export function sharedEngines(
         labelOf(plan),
         first,
         where,
+        joinTimeoutMs,
       );
     const member = nativeCall(join, 'newGroup');
     if (plan.name === WORLD) world = member;

@@ -29,7 +29,9 @@ import {
   placeOf,
   sizesOf,
   spread,
+  type WaitOptions,
   type WorkIf,
+  waitLimit,
 } from './operands.js';
 
 /**
@@ -334,17 +336,23 @@ export function reduceScatterTensor<A extends boolean = false>(
 }
 
 /**
- * Resolves when all ranks have called it and their devices have finished earlier work. @see PyTorch
- * `torch.distributed.barrier`
+ * Resolves when all ranks have called it and their devices have finished earlier work. With `{
+ * timeoutMs: Infinity }` it waits until they come, or until one dies or leaves.
+ *
+ * @see PyTorch `torch.distributed.barrier`
  *
  * @example
  * await barrier();
  */
-export async function barrier(options: CollectiveOptions = {}): Promise<void> {
-  const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);
+export async function barrier(options: WaitOptions = {}): Promise<void> {
+  const group = memberOf('barrier', optionsOf('barrier', options, 'group timeoutMs').group);
   const device = group.barrierDevice;
+  const where = callSite(barrier);
+  const limit = waitLimit('barrier', options);
   reportUse('barrier');
-  group.run('barrier', { kind: 'barrier', input: null, output: null, device }, callSite(barrier));
+  if (device.type !== 'cpu') await group.hostsArrive('barrier', limit, where);
+  const call = { kind: 'barrier', input: null, output: null, device } as const;
+  group.run('barrier', device.type === 'cpu' ? { ...call, ...limit } : call, where);
   const { turns } = group.runtime;
   await (turns === null ? group.finished(device) : turns.wait('barrier', group.finished(device)));
 }

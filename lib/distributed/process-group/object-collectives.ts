@@ -3,6 +3,7 @@
  * asynchronous, because each rank waits for the sizes of the others.
  */
 import { deserialize, serialize } from 'node:v8';
+import { callSite } from '../../core/call-site.js';
 import type { CollectiveCall } from '../../core/collective.js';
 import {
   cpu,
@@ -17,7 +18,7 @@ import { optionsOf, shown, unexpected } from '../../core/options.js';
 import { Tensor } from '../../core/tensor.js';
 import { allocateNow, readBytes, writeBytes } from '../../eager/memory.js';
 import { memberOf } from './new-group.js';
-import { type CollectiveOptions, placeOf } from './operands.js';
+import { type CollectiveOptions, placeOf, type WaitOptions, waitLimit } from './operands.js';
 import type { ProcessGroup } from './process-group.js';
 
 /** Options of collectives of plain values. */
@@ -25,6 +26,9 @@ export interface ObjectOptions extends CollectiveOptions {
   /** The device that sends the bytes; the CPU by default. Groups of GPUs alone need `cuda`. */
   device?: DeviceName | Device;
 }
+
+/** Options of {@link broadcastObjectList}. */
+export interface BroadcastObjectOptions extends ObjectOptions, WaitOptions {}
 
 /** One call: its group, and the device of its bytes. */
 interface Call {
@@ -66,7 +70,8 @@ export async function allGatherObject(
 }
 
 /**
- * Copies the objects of rank `src` into the lists of all ranks, which have one length.
+ * Copies the objects of rank `src` into the lists of all ranks, which have one length. With `{
+ * timeoutMs: Infinity }` the ranks wait for `src` until it comes, dies or leaves.
  *
  * @param src - a rank of the world
  * @throws ArgumentError for objects that cannot be copied, and for a list of another length than
@@ -76,18 +81,20 @@ export async function allGatherObject(
 export async function broadcastObjectList(
   objectList: unknown[],
   src = 0,
-  options: ObjectOptions = {},
+  options: BroadcastObjectOptions = {},
 ): Promise<void> {
-  const call = begin('broadcastObjectList', options);
+  const call = begin('broadcastObjectList', options, 'timeoutMs ');
+  const limit = waitLimit(call.name, options);
   const root = placeOf(call.name, 'src', src, call.group);
   if (!Array.isArray(objectList)) throw unexpected(call.name, 'objectList', 'a list', objectList);
   const own =
     call.group.place === root
       ? objectList.map((object) => toBytes(call.name, object))
       : objectList.map(() => new Uint8Array());
-  const length = (
-    await exchangeNumbers(call, { kind: 'broadcast', root }, [own.length], 1)
-  )[0] as number;
+  const onHosts = call.device.type === 'cpu';
+  if (!onHosts) await call.group.hostsArrive(call.name, limit, callSite(broadcastObjectList));
+  const first = { kind: 'broadcast', root, ...(onHosts ? limit : {}) } as const;
+  const length = (await exchangeNumbers(call, first, [own.length], 1))[0] as number;
   const counts = await exchangeNumbers(
     call,
     { kind: 'broadcast', root },
@@ -282,7 +289,7 @@ async function exchangeNumbers(
   return [...new Float64Array(bytes.buffer, 0, count)];
 }
 
-type Exchange = Pick<CollectiveCall, 'kind' | 'root' | 'counts'>;
+type Exchange = Pick<CollectiveCall, 'kind' | 'root' | 'counts' | 'timeoutMs'>;
 
 /**
  * Runs a collective of bytes and waits for its result of `size` bytes. The root of a broadcast gets

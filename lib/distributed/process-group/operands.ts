@@ -27,6 +27,29 @@ export interface CollectiveOptions {
   group?: ProcessGroup | undefined;
 }
 
+/** Options of calls that may wait long for another rank. */
+export interface WaitOptions extends CollectiveOptions {
+  /**
+   * How long this call waits for other ranks, in milliseconds; by default as long as all calls of
+   * the group. `Infinity`: until they come. A rank that dies or leaves ends the wait at once.
+   */
+  timeoutMs?: number | undefined;
+}
+
+/** Three years: what the engines take for a wait without a limit. */
+const LONGEST_WAIT_MS = 100_000_000_000;
+
+/**
+ * The limit of a call, as a part of it. @throws ArgumentError unless it is left out, or a number of
+ * at least 1 @internal
+ */
+export function waitLimit(name: string, { timeoutMs }: WaitOptions): { timeoutMs?: number } {
+  if (timeoutMs === undefined) return {};
+  if (!(typeof timeoutMs === 'number' && timeoutMs >= 1))
+    throw unexpected(name, 'timeoutMs', 'milliseconds from 1, or Infinity', timeoutMs);
+  return { timeoutMs: Math.min(Math.ceil(timeoutMs), LONGEST_WAIT_MS) };
+}
+
 /** Options that make a collective return a {@link Work}. */
 export interface Async {
   /** Returns a handle. */

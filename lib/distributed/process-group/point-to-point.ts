@@ -4,7 +4,15 @@ import { ArgumentError } from '../../core/errors.js';
 import { optionsOf } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
 import { memberOf } from './new-group.js';
-import { type CollectiveOptions, dense, denseOutput, perform, placeOf } from './operands.js';
+import {
+  type CollectiveOptions,
+  dense,
+  denseOutput,
+  perform,
+  placeOf,
+  type WaitOptions,
+  waitLimit,
+} from './operands.js';
 import type { ProcessGroup } from './process-group.js';
 import type { Work } from './work.js';
 
@@ -14,11 +22,12 @@ export function message(
   kind: 'send' | 'recv',
   tensor: Tensor,
   peer: number,
-  options: CollectiveOptions,
+  options: WaitOptions,
   asyncOp: boolean,
   where = callSite(message),
 ): Work | undefined {
-  const group = memberOf(name, optionsOf(name, options, 'group').group);
+  const names = kind === 'send' ? 'group' : 'group timeoutMs';
+  const group = memberOf(name, optionsOf(name, options, names).group);
   const root = placeOfPeer(name, kind === 'send' ? 'dst' : 'src', peer, group);
   if (kind === 'send')
     return perform(
@@ -29,15 +38,26 @@ export function message(
       { asyncOp },
       [],
     );
+  const limit = waitLimit(name, options);
   const [memory, after] = denseOutput(name, 'the tensor', tensor, group);
+  if (limit.timeoutMs !== undefined && memory.device.type !== 'cpu') throw noLimit(name);
   return perform(
     name,
     where,
     group,
-    { kind, input: null, output: memory, root },
+    { kind, input: null, output: memory, root, ...limit },
     { asyncOp },
     [tensor],
     after,
+  );
+}
+
+/** A receive on a GPU would keep it busy while it waits. */
+function noLimit(name: string): ArgumentError {
+  return new ArgumentError(
+    `${name}: expected a tensor on the CPU beside timeoutMs. Wait with await barrier({ timeoutMs ` +
+      `}) or broadcastObjectList(…, { timeoutMs }), then call ${name} without it.`,
+    { op: name },
   );
 }
 
@@ -62,9 +82,11 @@ export function send(tensor: Tensor, dst: number, options: CollectiveOptions = {
 
 /**
  * Receives a message of rank `src` of the world into `tensor`, which has the same number of bytes.
+ * On the CPU, `{ timeoutMs: Infinity }` waits until it comes, or until the sender dies or leaves.
+ *
  * @see PyTorch `torch.distributed.recv`
  */
-export function recv(tensor: Tensor, src: number, options: CollectiveOptions = {}): void {
+export function recv(tensor: Tensor, src: number, options: WaitOptions = {}): void {
   message('recv', 'recv', tensor, src, options, false);
 }
 
@@ -80,6 +102,6 @@ export function isend(tensor: Tensor, dst: number, options: CollectiveOptions = 
  * {@link recv} with a handle, which completes when the message was received. @see PyTorch
  * `torch.distributed.irecv`
  */
-export function irecv(tensor: Tensor, src: number, options: CollectiveOptions = {}): Work {
+export function irecv(tensor: Tensor, src: number, options: WaitOptions = {}): Work {
   return message('irecv', 'recv', tensor, src, options, true) as Work;
 }

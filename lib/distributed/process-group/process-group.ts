@@ -21,6 +21,7 @@ import type { BackendName, Engine, EngineFactory, GroupPlan } from '../engines/e
 import { abortReason } from './abort-reason.js';
 import type { CreationMismatch, GroupCreation } from './diagnosis/creation-log.js';
 import type { PendingCalls } from './diagnosis/deadlock-detector.js';
+import { groupText } from './group-text.js';
 
 /** One call, for the watchers of {@link watchCollectives}. @internal */
 export interface CollectiveRecord {
@@ -29,9 +30,6 @@ export interface CollectiveRecord {
   readonly call: CollectiveCall;
   readonly where: string;
 }
-
-/** At most this many ranks are printed. */
-const SHOWN_RANKS = 16;
 
 const watchers = new Set<(record: CollectiveRecord) => void>();
 
@@ -75,6 +73,8 @@ export class ProcessGroup implements CollectiveGroup {
   private readonly pending: PendingCalls | null;
   private readonly named: readonly DeviceType[] | null;
   private readonly engines: (Engine | undefined)[] = [];
+  /** The engine of the hosts of a group whose backends are those of other devices only. */
+  private hosts: Engine | undefined;
   private ended: string | null = null;
   private mismatch: CreationMismatch | null = null;
   /** The group from whose engine the GPU engine was split. */
@@ -118,11 +118,24 @@ export class ProcessGroup implements CollectiveGroup {
    */
   run(name: string, call: CollectiveCall, where = callSite()): void {
     this.checkOwn(name);
-    const engine = this.engineOf(
-      name,
-      (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0),
-      where,
-    );
+    const device = (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0);
+    this.runOn(this.engineOf(name, device, where, call.timeoutMs), name, call, where);
+  }
+
+  /**
+   * Resolves when all ranks have come to a call of devices that may wait long: their processes wait
+   * for each other, not their devices. Without a limit the call itself waits. @internal
+   */
+  async hostsArrive(name: string, limit: { timeoutMs?: number }, where: string): Promise<void> {
+    if (limit.timeoutMs === undefined) return;
+    this.checkOwn(name);
+    const engine = this.hostEngine(name, where, limit.timeoutMs);
+    this.runOn(engine, name, { kind: 'barrier', input: null, output: null, ...limit }, where);
+    const { turns } = this.runtime;
+    await (turns === null ? engine.finished() : turns.wait(name, engine.finished()));
+  }
+
+  private runOn(engine: Engine, name: string, call: CollectiveCall, where: string): void {
     this.runtime.turns?.call(name);
     // If it throws, nothing was called.
     engine.run(name, call, where, callContext.purpose || (call.about ?? ''));
@@ -262,15 +275,7 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** `ProcessGroup(tp[0,2]: rank 1 of ranks 0, 2)` */
   toString(): string {
-    const shown =
-      this.ranks.length <= SHOWN_RANKS
-        ? this.ranks.join(', ')
-        : `${this.ranks.slice(0, SHOWN_RANKS).join(', ')}, … (${this.ranks.length})`;
-    return (
-      `ProcessGroup(${this.name}: ` +
-      `${this.rank < 0 ? 'not a member, of' : `rank ${this.rank} of`} ranks ` +
-      `${shown}${this.ended === null ? '' : ', ended'})`
-    );
+    return groupText(this, this.ended !== null);
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {
@@ -290,7 +295,7 @@ export class ProcessGroup implements CollectiveGroup {
   abort(reason: NativeReason, rank: number | null = null): void {
     this.ended ??= reason.message;
     const place = rank === null ? -1 : this.ranks.indexOf(rank);
-    for (const engine of this.engines) engine?.abort(reason, place < 0 ? this.rank : place);
+    for (const engine of this.allEngines()) engine.abort(reason, place < 0 ? this.rank : place);
   }
 
   /**
@@ -310,7 +315,7 @@ export class ProcessGroup implements CollectiveGroup {
     try {
       this.beSeen();
     } finally {
-      for (const engine of this.engines) engine?.leave();
+      for (const engine of this.allEngines()) engine.leave();
       if (this.rank >= 0) this.pending?.leave(this.ranks[this.rank] as number, this.name);
     }
   }
@@ -350,7 +355,20 @@ export class ProcessGroup implements CollectiveGroup {
     else this.pending.enter(entry);
   }
 
-  private engineOf(op: string, device: Device, where?: string): Engine {
+  private allEngines(): Engine[] {
+    return [...this.engines, this.hosts].filter((engine) => engine !== undefined);
+  }
+
+  /** The engine of the CPU, also if the program named no backend for CPU tensors. */
+  private hostEngine(op: string, where: string, timeoutMs: number): Engine {
+    const cpu = deviceByCode(0);
+    if (this.named?.includes('cpu') ?? true) return this.engineOf(op, cpu, where, timeoutMs);
+    this.checkOpen(op);
+    this.hosts ??= this.create(op, cpu, where, timeoutMs);
+    return this.hosts;
+  }
+
+  private engineOf(op: string, device: Device, where?: string, timeoutMs?: number): Engine {
     const found = this.engines[device.code];
     if (found !== undefined && this.ended === null) return found;
     if (device.type === 'meta')
@@ -363,14 +381,17 @@ export class ProcessGroup implements CollectiveGroup {
       );
     this.checkOpen(op);
     this.checkNamed(op, device);
-    const { name, ranks, rank, maxCtas } = this;
-    const firstCall = { name: op, where: where ?? '' };
-    const limit = maxCtas === undefined ? {} : { maxCtas };
-    const created = this.factory(
-      where === undefined ? this : { name, ranks, rank, firstCall, ...limit },
-      device,
-    );
+    const created = this.create(op, device, where, timeoutMs);
     this.engines[device.code] = created;
     return created;
+  }
+
+  /** @param timeoutMs - how long the first call waits for the other ranks, if not as all calls */
+  private create(op: string, device: Device, where?: string, timeoutMs?: number): Engine {
+    if (where === undefined) return this.factory(this, device);
+    const { name, ranks, rank, maxCtas } = this;
+    const firstCall = { name: op, where, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+    const limit = maxCtas === undefined ? {} : { maxCtas };
+    return this.factory({ name, ranks, rank, firstCall, ...limit }, device);
   }
 }

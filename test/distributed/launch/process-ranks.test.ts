@@ -99,6 +99,17 @@ function talkBy(backend: string): void {
     for (const rank of [0, 2]) assert.match(seen<string>(rank), /allReduce.*rank 1 has died/s);
   });
 
+  it('wait for a leader beyond the timeout without a limit, and report at once that it was killed', async () => {
+    const { run, seen } = scenario('leader', 3, { backend, timeoutMs: 1_000 });
+    const error = await errorOf(run);
+    assert.match(error.message, /^launch: rank 0 \(process \d+\) was ended by SIGKILL/);
+    for (const rank of [1, 2]) {
+      const { commands, error } = seen<{ commands: string[]; error: string }>(rank);
+      assert.deepEqual(commands, ['go', 'on']);
+      assert.match(error, /(recv|broadcastObjectList).*rank 0 has died/s);
+    }
+  });
+
   it('name the global rank of a killed process, whatever its group rank', async () => {
     const { run, seen } = scenario('killedInPart', 3, { backend, timeoutMs: 20_000 });
     await errorOf(run);

@@ -9,6 +9,7 @@ import {
   allToAll,
   barrier,
   broadcast,
+  broadcastObjectList,
   type CollectiveError,
   destroyProcessGroup,
   gather,
@@ -170,6 +171,30 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
         return t.tolist();
       }),
     );
+    process.exitCode = 1;
+  },
+  /** The others wait for commands of rank 0, for longer than the timeout; then it dies. */
+  async leader(rank) {
+    const patient = { timeoutMs: Number.POSITIVE_INFINITY };
+    const commands: unknown[] = [];
+    for (const command of ['go', 'on']) {
+      if (rank === 0 && command === 'go') await sleep(1_500);
+      const list = [rank === 0 ? command : null];
+      await broadcastObjectList(list, 0, patient);
+      commands.push(...list);
+    }
+    await barrier(patient);
+    if (rank === 0) {
+      await sleep(200);
+      process.kill(process.pid, 'SIGKILL');
+    }
+    const error = await failing(() => {
+      if (rank === 2) return broadcastObjectList([null], 0, patient);
+      const t = zeros([1]);
+      recv(t, 0, patient);
+      return t.read();
+    });
+    report({ commands, error });
     process.exitCode = 1;
   },
   /** The same among the ranks 2 and 1, which are places 0 and 1 of their group. */
