@@ -70,7 +70,7 @@ export interface Module<Args extends readonly unknown[] = [input: Tensor], Resul
 }
 
 /**
- * Base class of all modules.
+ * Base class of all modules. A forward of two arguments: `nn.Module<[x: Tensor, mask: Tensor]>`.
  *
  * @see PyTorch `torch.nn.Module`
  * @example
@@ -79,11 +79,6 @@ export interface Module<Args extends readonly unknown[] = [input: Tensor], Resul
  *   forward(x: Tensor) { return this.fc(x).relu(); }
  * }
  * new Net()(randn([4, 8])).shape; // [4, 2]
- *
- * class Masked extends nn.Module<[x: Tensor, mask: Tensor]> { // the result's type may follow
- *   forward(x: Tensor, mask: Tensor) { return x.maskedFill(mask, 0); }
- * }
- * new Masked()(ones([2]), tensor([true, false])).tolist(); // [0, 1]
  */
 export abstract class Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
   /**

@@ -9,7 +9,6 @@ import {
   allToAll,
   barrier,
   broadcast,
-  broadcastObjectList,
   type CollectiveError,
   destroyProcessGroup,
   gather,
@@ -26,6 +25,7 @@ import {
   send,
 } from '../../../lib/distributed.js';
 import { full, ones, type Tensor, tensor, zeros } from '../../../lib/index.js';
+import { failing, followLeader } from './leader.js';
 
 const [scenario, folder] = process.argv.slice(2) as [string, string];
 
@@ -36,16 +36,6 @@ function report(seen: unknown): void {
 /** Until that rank has said what it saw. */
 async function waitForReport(rank: number): Promise<void> {
   while (!existsSync(path.join(folder, `rank-${rank}.json`))) await sleep(20);
-}
-
-/** The text of the error that the call ends with. */
-async function failing(call: () => unknown): Promise<string> {
-  try {
-    await call();
-    return 'no error';
-  } catch (error) {
-    return (error as Error).message;
-  }
 }
 
 /** What a rank hears that calls each of the groups. */
@@ -173,28 +163,9 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     );
     process.exitCode = 1;
   },
-  /** The others wait for commands of rank 0, for longer than the timeout; then it dies. */
+  /** The others wait for commands of rank 0; then it dies. */
   async leader(rank) {
-    const patient = { timeoutMs: Number.POSITIVE_INFINITY };
-    const commands: unknown[] = [];
-    for (const command of ['go', 'on']) {
-      if (rank === 0 && command === 'go') await sleep(1_500);
-      const list = [rank === 0 ? command : null];
-      await broadcastObjectList(list, 0, patient);
-      commands.push(...list);
-    }
-    await barrier(patient);
-    if (rank === 0) {
-      await sleep(200);
-      process.kill(process.pid, 'SIGKILL');
-    }
-    const error = await failing(() => {
-      if (rank === 2) return broadcastObjectList([null], 0, patient);
-      const t = zeros([1]);
-      recv(t, 0, patient);
-      return t.read();
-    });
-    report({ commands, error });
+    report(await followLeader(rank, Number(process.argv[4])));
     process.exitCode = 1;
   },
   /** The same among the ranks 2 and 1, which are places 0 and 1 of their group. */
