@@ -95,6 +95,30 @@ describe('Profile.chromeTrace', () => {
     checkTrace(prof.chromeTrace());
   });
 
+  it('shows regions inside of a compiled function only while it is captured', () => {
+    function named(x: ReturnType<typeof ones>) {
+      return profiler.recordFunction('inside', () => x.mul(3));
+    }
+    const compiled = compile(named, { fullgraph: true });
+    const x = ones([4]);
+    const run = (): string[] => {
+      const prof = profiler.profile({ activities: ['cpu'] }, () => compiled(x));
+      checkTrace(prof.chromeTrace());
+      return prof.events().map(({ kind, name }) => `${kind} ${name}`);
+    };
+    assert.ok(run().includes('user inside'));
+    assert.deepEqual(run(), ['compiled named']);
+    assert.deepEqual(compiled(x).tolist(), [3, 3, 3, 3]);
+  });
+
+  it('is refused inside of a compiled function, which could not repeat it', () => {
+    const inner = (x: ReturnType<typeof ones>) => {
+      profiler.profile({ activities: ['cpu'] }, () => x.add(1));
+      return x.mul(2);
+    };
+    assert.throws(() => compile(inner, { fullgraph: true })(ones([2])), /profiler\.profile/);
+  });
+
   it('is written to a file at once', () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-trace-'));
     try {
