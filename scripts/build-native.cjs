@@ -129,11 +129,30 @@ function run(command, commandArgs) {
   process.exit(status || 1);
 }
 
+/** CMake refuses a build folder that was configured at another place, as in a clone that moved. */
+function isMoved() {
+  const before = cacheSays('CMAKE_HOME_DIRECTORY');
+  if (before === undefined) return false;
+  return !fs.existsSync(before) || fs.realpathSync(before) !== fs.realpathSync(root);
+}
+
+/** The choices of before, for a build folder that has to be made again. */
+function forget() {
+  const kept = options.flatMap((name) => {
+    const value = cacheSays(name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  fs.rmSync(path.join(root, folder), { recursive: true });
+  return Object.fromEntries(kept);
+}
+
 function build() {
   // make's variables of an outer build must not reach the inner one.
   for (const name of ['MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES'])
     delete process.env[name];
-  const choices = { ...process.env, SHARDWISE_CUDA: choosesCuda() ? 'ON' : 'OFF' };
+  const withCuda = choosesCuda() ? 'ON' : 'OFF';
+  const before = isMoved() ? forget() : {};
+  const choices = { ...before, ...process.env, SHARDWISE_CUDA: withCuda };
   const chosen = options.flatMap((name) => (choices[name] ? [`${name}=${choices[name]}`] : []));
   // A device compilation may take 2 GiB.
   const jobs = String(
