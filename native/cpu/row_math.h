@@ -8,7 +8,8 @@
 #include "math.h"
 #include "parallel_for.h"
 
-#if defined(__x86_64__)
+// Only glibc's loader chooses between clones.
+#if defined(__x86_64__) && defined(__GLIBC__)
 #define SW_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SW_CLONES

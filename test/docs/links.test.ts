@@ -32,14 +32,23 @@ function isBroken(page: string, target: string): boolean {
   return anchor !== undefined && !anchorsOf(found).includes(anchor);
 }
 
+/** The targets of a page's links and reference definitions. */
+function targetsOf(page: string): string[] {
+  const text = withoutCode(read(page));
+  const links = [...text.matchAll(/\]\(([^)\s]+)\)/g), ...text.matchAll(/^\[[^\]]+\]: (\S+)$/gm)];
+  return links.map(([, target = '']) => target);
+}
+
+const isUrl = (target: string): boolean => /^https?:/.test(target);
+
 describe('the links of the pages', () => {
   for (const page of pages) {
     it(`${page} links to what exists`, () => {
-      const targets = [...withoutCode(read(page)).matchAll(/\]\(([^)\s]+)\)/g)];
-      const broken = targets
-        .map(([, target = '']) => target)
-        .filter((target) => !/^https?:/.test(target) && isBroken(page, target));
-      assert.deepEqual(broken, []);
+      const inTree = targetsOf(page).filter((target) => !isUrl(target));
+      assert.deepEqual(
+        inTree.filter((target) => isBroken(page, target)),
+        [],
+      );
     });
 
     it(`${page} names files that exist`, () => {
@@ -62,5 +71,34 @@ describe('the links of the pages', () => {
       [...named].map(([, file = '']) => file).filter((file) => !sources.has(file)),
       [],
     );
+  });
+});
+
+/** The package has README.md alone of the pages, so its links are addresses. */
+describe('the links of README.md on npm', () => {
+  const { homepage, repository, bugs } = JSON.parse(read('package.json'));
+  const project = bugs.replace(/\/issues$/, '');
+  const files = `${project}/blob/main/`;
+
+  it('are addresses of what exists in the repository, or of others', () => {
+    const wrong = targetsOf('README.md').filter((target) =>
+      target.startsWith(files) ? isBroken('README.md', target.slice(files.length)) : !isUrl(target),
+    );
+    assert.deepEqual(wrong, []);
+  });
+
+  it('all have a definition that is used', () => {
+    const text = withoutCode(read('README.md'));
+    const defined = [...text.matchAll(/^\[([^\]]+)\]: /gm)].map(([, name]) => name);
+    const named = [
+      ...text.matchAll(/\]\[([^\]]+)\]/g),
+      ...text.matchAll(/(?<!\])\[([^\][]+)\](?![[(:])/g),
+    ];
+    assert.deepEqual([...new Set(named.map(([, name]) => name))].sort(), defined.sort());
+  });
+
+  it('belong to the repository that package.json names', () => {
+    assert.equal(homepage, `${project}#readme`);
+    assert.deepEqual(repository, { type: 'git', url: `git+${project}.git` });
   });
 });
