@@ -39,7 +39,7 @@ function numbersOf(value: unknown): number[] {
 
 /** The figures of a part that no result has that the part links to. */
 function untraced(page: string, part: string): string[] {
-  const links = [...part.matchAll(/\]\([./]*(bench\/results\/[\w.-]+\.json)\)/g)];
+  const links = [...part.matchAll(/\]\([^)]*?(bench\/results\/[\w.-]+\.json)\)/g)];
   const measured = links.flatMap(([, file = '']) =>
     numbersOf(JSON.parse(readFileSync(path.join(root, file), 'utf8'))),
   );

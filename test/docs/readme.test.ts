@@ -109,7 +109,7 @@ describe('the figures of README.md', () => {
       .filter((name) => name.endsWith('-h200-train-step.json'))
       .sort()
       .at(-1);
-    assert.ok(read('README.md').includes(`(bench/results/${file})`), `no link to ${file}`);
+    assert.ok(read('README.md').includes(`/bench/results/${file})`), `no link to ${file}`);
     const { rows } = JSON.parse(read(`bench/results/${file}`));
     const { stepMs, peakGiB, torch } = rows[0];
     const rounded = (n: number): number => Math.round(n * 10) / 10;
