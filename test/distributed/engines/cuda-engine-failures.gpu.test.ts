@@ -313,6 +313,33 @@ describe('the error of GPU ranks that are processes', function () {
     }
   });
 
+  it('reports a killed rank within a second, while NCCL waits for it', async () => {
+    const [all, error] = await heard('killedInNccl', 60_000, 1);
+    assert.match((error as Error).message, /rank 1 .* was ended by SIGKILL/);
+    for (const { message, ms } of all) {
+      assert.match(message, /allReduce \(call 2 of group "world"\) at .*: rank 1 has died/s);
+      assert.ok(ms < 3_000, `it took ${ms} ms`);
+    }
+  });
+
+  it('names the group of parameters that waited for a rank killed in training', async () => {
+    const [all, error] = await heard('killedInTraining', 60_000, 1);
+    assert.match((error as Error).message, /rank 1 .* was ended by SIGKILL/);
+    for (const { message, ms } of all) {
+      assert.match(message, /at fullyShard of .*: rank 1 has died \(process \d+\)/s);
+      assert.ok(ms < 3_000, `it took ${ms} ms`);
+    }
+  });
+
+  it('names after the timeout the rank that stopped in training, and ends it', async () => {
+    const begin = Date.now();
+    const [all, error] = await heard('stoppedInTraining', 2_500, 1);
+    assert.ok(Date.now() - begin < 60_000, `it took ${Date.now() - begin} ms`);
+    assert.match((error as Error).message, /rank \d .* ended with exit code 3/);
+    for (const { message } of all)
+      assert.match(message, /at fullyShard of .*: rank 1 has not come.*timeout after 2500 ms/s);
+  });
+
   it('reports within a second a rank that was killed before it created the mesh', async () => {
     const [all] = await heard('meshes', 60_000, 1);
     for (const { message, ms } of all) {

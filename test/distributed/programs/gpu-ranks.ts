@@ -9,6 +9,7 @@ import {
   allReduce,
   broadcast,
   DeviceMesh,
+  fullyShard,
   getRank,
   getWorldSize,
   initProcessGroup,
@@ -18,7 +19,9 @@ import {
   compile,
   compiler,
   full,
+  nn,
   ones,
+  optim,
   type Tensor,
 } from '../../../lib/index.js';
 
@@ -26,13 +29,12 @@ const [scenario, folder] = process.argv.slice(2) as [string, string];
 const device = 'cuda' as const;
 const filled = (count: number): Tensor => full([count], 1, { device });
 
-/** Calls, reads, and reports the error that this ends with. */
-async function report(call: (t: Tensor) => void, t: Tensor): Promise<void> {
+/** Runs `call`, and reports the error that it ends with. */
+async function reported(call: () => Promise<unknown>): Promise<void> {
   const begin = Date.now();
   let message = 'no error';
   try {
-    call(t);
-    await t.read();
+    await call();
   } catch (error) {
     message = (error as Error).message;
   }
@@ -41,6 +43,13 @@ async function report(call: (t: Tensor) => void, t: Tensor): Promise<void> {
     JSON.stringify({ message, ms: Date.now() - begin }),
   );
 }
+
+/** Calls, reads, and reports. */
+const report = (call: (t: Tensor) => void, t: Tensor): Promise<void> =>
+  reported(() => {
+    call(t);
+    return t.read();
+  });
 
 const sum = (t: Tensor): void => void allReduce(t);
 const spread = (t: Tensor): void => void broadcast(t, 0);
@@ -52,6 +61,35 @@ function compileSlowly(): void {
     return module.forward.bind(module);
   };
   compile(step, { backend })(ones([2]));
+}
+
+/** A step of a fully sharded model, whose gathers and reductions NCCL makes. */
+function trainingStep(): () => Promise<unknown> {
+  const layers = [0, 1, 2].map(() => new nn.Linear(1024, 1024, { bias: false, device }));
+  const model = new nn.Sequential(...layers);
+  for (const layer of layers) fullyShard(layer);
+  fullyShard(model);
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0.01 });
+  const x = ones([64, 1024], { device });
+  return () => {
+    const loss = model(x).square().mean();
+    loss.backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+    return loss.read();
+  };
+}
+
+/** Trains; rank 1 gets a signal before the third step, which the others begin. */
+async function trainsUntil(signal: NodeJS.Signals, rank: number): Promise<void> {
+  const step = trainingStep();
+  for (let i = 0; i < 2; i++) await step();
+  if (rank === 1) await sleep(300);
+  if (rank === 1) process.kill(process.pid, signal);
+  await reported(async () => {
+    for (let i = 0; i < 3; i++) await step();
+  });
+  process.exitCode = 3;
 }
 
 const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
@@ -74,6 +112,16 @@ const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
     await report(sum, filled(4));
     process.exitCode = 3;
   },
+  /** Rank 1 is killed while NCCL waits for it. */
+  async killedInNccl(rank) {
+    if (rank === 1) await sleep(300);
+    if (rank === 1) process.kill(process.pid, 'SIGKILL');
+    await report(sum, filled(2 ** 24));
+    process.exitCode = 3;
+  },
+  killedInTraining: (rank) => trainsUntil('SIGKILL', rank),
+  /** Rank 1 stops: it is there, and does not go on. */
+  stoppedInTraining: (rank) => trainsUntil('SIGSTOP', rank),
   /** Rank 1 is killed while the others make a mesh. */
   async meshes(rank) {
     if (rank === 1) await sleep(300);
