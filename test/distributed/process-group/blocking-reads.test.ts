@@ -3,7 +3,7 @@
  * ranks must run first. Ops that only check values do not block.
  */
 import assert from 'node:assert/strict';
-import { allReduce } from '../../../lib/distributed.js';
+import { allReduce, distributeTensor, initDeviceMesh, Shard } from '../../../lib/distributed.js';
 import {
   DistributedError,
   float32,
@@ -63,6 +63,34 @@ describe('an op that reads values during a pending collective', () => {
     assert.deepEqual(found, [
       [[[1], [2]], [4]],
       [[[1], [2]], [4]],
+    ]);
+  });
+
+  it('is none of those on distributed tensors, which they gather', async () => {
+    const found = await onRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const t = distributeTensor(
+        tensor([
+          [0, 1],
+          [2, 0],
+        ]),
+        mesh,
+        [Shard(0)],
+      );
+      const [rows, kept] = [await t.nonzeroAsync(), await t.maskedSelectAsync(t.gt(0))];
+      return [rows.shape, Array.from(await rows.read(), Number), [...(await kept.read())]];
+    });
+    assert.deepEqual(found, [
+      [
+        [2, 2],
+        [0, 1, 1, 0],
+        [1, 2],
+      ],
+      [
+        [2, 2],
+        [0, 1, 1, 0],
+        [1, 2],
+      ],
     ]);
   });
 
