@@ -60,6 +60,8 @@ export class Gpt extends nn.Module<[input: Tensor, target: Tensor], Tensor> {
   readonly layers: nn.ModuleList<Block>;
   readonly norm: nn.LayerNorm;
   readonly head: nn.Linear;
+  /** Whether what a layer makes and backward does not need is freed with the layer. */
+  scopes = true;
 
   constructor(size: Size, device: DeviceName) {
     super();
@@ -78,8 +80,7 @@ export class Gpt extends nn.Module<[input: Tensor, target: Tensor], Tensor> {
 
   protected logits(input: Tensor): Tensor {
     let x = this.tokens(input).add(this.positions(arange(input.size(1), { device: input.device })));
-    // What a layer makes and backward does not need is freed with the layer.
-    for (const layer of this.layers) x = scope(() => layer(x));
+    for (const layer of this.layers) x = this.scopes ? scope(() => layer(x)) : layer(x);
     return this.head(this.norm(x));
   }
 }

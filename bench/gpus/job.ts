@@ -1,5 +1,5 @@
 /** What one row trains, as train.ts and peer_train.py both read it. */
-import { float32, nn, type Tensor } from '../../lib/index.js';
+import { amp, float32, nn, type Tensor } from '../../lib/index.js';
 
 export interface ModelSize {
   readonly kind: 'gpt' | 'llama';
@@ -10,6 +10,8 @@ export interface ModelSize {
   readonly hidden: number;
   readonly layers: number;
   readonly context: number;
+  /** Whether the head of a Llama is the table of its tokens. */
+  readonly tied?: boolean;
 }
 
 /** How a side trains: its settings that change time and memory, but no result. */
@@ -19,8 +21,10 @@ export interface Mode {
   readonly reshard: boolean;
   /** Layers that are gathered ahead in forward and backward; 0 leaves it to the library. */
   readonly prefetch: number;
-  /** Whether each layer and the loss are compiled; of PyTorch only. */
+  /** Whether it is compiled: by PyTorch each layer and the loss, by ours the whole model. */
   readonly compile: boolean;
+  /** Whether ours frees memory by scopes, or leaves it to the garbage collector. */
+  readonly scopes: boolean;
   /** Which attention PyTorch takes first. */
   readonly attention: 'default' | 'cudnn';
 }
@@ -74,9 +78,11 @@ export interface Trained {
 
 /**
  * The mean in float32 of the losses of all rows. A mean in the dtype of bfloat16 logits would have
- * three digits, too few to compare.
+ * three digits, too few to compare; on GPUs, mixed precision gives it in float32 by itself.
  */
 export function lossOfRows(logits: Tensor, target: Tensor): Tensor {
+  if (logits.isCuda && amp.isAutocastEnabled('cuda'))
+    return nn.functional.crossEntropy(logits.flatten(0, 1), target.flatten());
   return nn.functional
     .crossEntropy(logits.flatten(0, 1), target.flatten(), { reduction: 'none' })
     .to(float32)

@@ -97,6 +97,8 @@ export class Llama extends nn.Module<Inputs, Tensor> {
   readonly layers: nn.ModuleList<Block>;
   readonly norm: nn.RMSNorm;
   readonly head: nn.Linear;
+  /** Whether what a layer makes and backward does not need is freed with the layer. */
+  scopes = true;
 
   constructor(size: ModelSize, device: DeviceName) {
     super();
@@ -106,11 +108,13 @@ export class Llama extends nn.Module<Inputs, Tensor> {
     );
     this.norm = new nn.RMSNorm(size.width, { eps: 1e-5, device });
     this.head = new nn.Linear(size.width, size.vocabulary, { bias: false, device });
+    if (size.tied === true) this.head.weight = this.tokens.weight;
   }
 
   override forward(input: Tensor, target: Tensor, cos: Tensor, sin: Tensor): Tensor {
     let x = this.tokens(input);
-    for (const layer of this.layers) x = scope(() => layer(x, cos, sin));
+    for (const layer of this.layers)
+      x = this.scopes ? scope(() => layer(x, cos, sin)) : layer(x, cos, sin);
     return lossOfRows(this.head(this.norm(x)), target);
   }
 }

@@ -10,6 +10,8 @@ BASE = 500_000
 
 def loss_of_rows(logits, target):
     """The mean in float32 of the losses of all rows, as in job.ts."""
+    if logits.is_cuda and torch.is_autocast_enabled():
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten())
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").float().mean()
 
 
@@ -121,6 +123,8 @@ class Llama(nn.Module):
         self.layers = nn.ModuleList([LlamaBlock(size) for _ in range(size["layers"])])
         self.norm = nn.RMSNorm(size["width"], eps=1e-5)
         self.head = nn.Linear(size["width"], size["vocabulary"], bias=False)
+        if size.get("tied"):
+            self.head.weight = self.tokens.weight
         self.loss_of_rows = loss_of_rows
 
     def forward(self, tokens, target, cos, sin):

@@ -144,7 +144,8 @@ class Training:
         if job["checkpoint"]:
             for i, layer in enumerate(model.layers):
                 model.layers[i] = checkpoint_wrapper(layer, preserve_rng_state=False)
-        if mode["compile"]:
+        is_whole = job["parallel"] == "ddp" and dp == 1
+        if mode["compile"] and not is_whole:
             for i, layer in enumerate(model.layers):
                 model.layers[i] = torch.compile(layer)
             if tp == 1:
@@ -158,6 +159,8 @@ class Training:
             model = torch.nn.parallel.DistributedDataParallel(
                 model, device_ids=ids, process_group=mesh.get_group("dp"), gradient_as_bucket_view=True
             )
+        if mode["compile"] and is_whole:
+            model = torch.compile(model)
         rank = mesh.get_local_rank("dp")
         self.inputs = [tokens_of(job, rank, salt, device) for salt in (0, 1)]
         if size["kind"] == "llama":

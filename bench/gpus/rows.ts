@@ -18,6 +18,7 @@ const plain: Mode = {
   reshard: true,
   prefetch: 0,
   compile: false,
+  scopes: true,
   attention: 'default',
 };
 /** PyTorch's kindest settings without a compiler. */
@@ -78,6 +79,34 @@ const llama = (name: string, dataRanks: number, tensorRanks: number): Compared =
   ...roomy,
 });
 
+/** A Llama of one billion parameters. */
+const LLAMA_1B: ModelSize = {
+  kind: 'llama',
+  vocabulary: 128256,
+  width: 2048,
+  heads: 32,
+  kvHeads: 8,
+  hidden: 8192,
+  layers: 16,
+  context: 2048,
+  tied: true,
+};
+
+/** The plain model on one GPU, in mixed precision. */
+const single =
+  (name: string, model: ModelSize, batch: number): Row =>
+  () => [
+    {
+      job: { ...common, name, model, batch, dataRanks: 1, parallel: 'ddp', steps: 20 },
+      ours: [
+        plain,
+        { ...plain, name: 'no scopes', scopes: false },
+        { ...plain, name: 'compile', compile: true },
+      ],
+      torch: [plain, kind, compiled],
+    },
+  ];
+
 /** DDP on 1, 2 and more ranks, as far as there are GPUs. */
 const scaling: Row = (gpus) =>
   [1, 2, 4, 8]
@@ -104,6 +133,9 @@ export const ROWS: Readonly<Record<string, Row>> = {
   'llama8b-tp': (gpus) => [llama('llama8b-tp', 1, gpus)],
   'llama8b-2d': (gpus) => [llama('llama8b-2d', gpus / 2, 2)],
   ddp124m: scaling,
+  'one-124m': single('one-124m', gptOf(SIZES['124m']), 16),
+  'one-1.5b': single('one-1.5b', gptOf(SIZES['1.5b']), 8),
+  'one-llama1b': single('one-llama1b', LLAMA_1B, 4),
   'product-beside-gather': () => 'product',
 };
 

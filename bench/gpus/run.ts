@@ -1,6 +1,6 @@
 /**
- * Whole training steps on several GPUs beside PyTorch: both sides in turns on the same machine,
- * with equal weights and batches. Prints each result when it is there and a table in the end, and
+ * Whole training steps on several GPUs beside PyTorch, or on one (`npm run bench:steps`): both
+ * sides in turns on the same machine, with equal weights and batches. Prints each result when it is there and a table in the end, and
  * keeps all of it. A row that fails is reported, and the others go on.
  *
  *   npm run bench:gpus -- [--rows a,b] [--rounds N] [--ranks N] [--seconds S]
@@ -29,10 +29,11 @@ interface Options {
 }
 
 const list = (text: string): string[] => text.split(',');
+const OF_SEVERAL = Object.keys(ROWS).filter((name) => !name.startsWith('one-'));
 
 function options(): Options {
   return new Command('bench:gpus')
-    .option('--rows <names>', `of ${Object.keys(ROWS).join(', ')}`, list, Object.keys(ROWS))
+    .option('--rows <names>', `of ${Object.keys(ROWS).join(', ')}`, list, OF_SEVERAL)
     .option('--rounds <n>', 'how often each side runs', Number, 2)
     .option('--ranks <n>', 'a GPU each; all of the machine by default', Number)
     .option('--seconds <s>', 'limit of a run of one side', Number, 240)

@@ -16,7 +16,7 @@ import {
   SequenceParallel,
   Shard,
 } from '../../lib/distributed.js';
-import { amp, float32, type nn, type Tensor } from '../../lib/index.js';
+import { amp, compile, float32, type nn, type Tensor } from '../../lib/index.js';
 import { Gpt } from '../gpt.js';
 import { initialize, tokensOf } from './initial.js';
 import { type Job, lossOfRows, type Mode } from './job.js';
@@ -76,6 +76,7 @@ export function training(job: Job, mode: Mode): Training {
   const mesh = initDeviceMesh(device, [dataRanks, tensorRanks], { meshDimNames: ['dp', 'tp'] });
   const place = job.parallel === 'fsdp' ? 'meta' : device;
   const model = size.kind === 'gpt' ? new GptOfRows(size, place) : new Llama(size, place);
+  model.scopes = mode.scopes;
   const layers = model.layers as unknown as Layers;
   if (tensorRanks > 1) parallelizeModule(model, mesh.get('tp'), tensorParallelPlan());
   if (job.checkpoint) {
@@ -94,7 +95,8 @@ export function training(job: Job, mode: Mode): Training {
   if (size.kind === 'llama')
     inputs.push(...rotationOf(size, device).map((each) => each.to(job.dtype)));
   const isDdp = job.parallel === 'ddp' && dataRanks > 1;
-  const called = (isDdp ? new DistributedDataParallel(model as nn.AnyModule) : model) as (
+  const whole = isDdp ? new DistributedDataParallel(model as nn.AnyModule) : model;
+  const called = (mode.compile ? compile(whole as never) : whole) as (
     ...inputs: Tensor[]
   ) => Tensor;
   return { loss: lossOf(job, () => called(...inputs)), parameters: model.parameters() };

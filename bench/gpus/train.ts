@@ -33,14 +33,14 @@ class Trainer {
     const { loss, parameters } = training(job, mode);
     this.job = job;
     const optimizer = new optim.AdamW(parameters, { lr: job.lr, fused: job.device === 'cuda' });
-    this.step = () =>
-      scope(() => {
-        const value = loss();
-        value.backward();
-        optimizer.step();
-        optimizer.zeroGrad();
-        return value.detach();
-      });
+    const step = (): Tensor => {
+      const value = loss();
+      value.backward();
+      optimizer.step();
+      optimizer.zeroGrad();
+      return value.detach();
+    };
+    this.step = mode.scopes ? () => scope(step) : step;
   }
 
   private async settled(): Promise<void> {

@@ -23,6 +23,7 @@ const mode: Mode = {
   reshard: true,
   prefetch: 0,
   compile: false,
+  scopes: true,
   attention: 'default',
 };
 const jobOf = (job: Partial<Job>): Job => ({
@@ -86,17 +87,31 @@ describe('a job of bench:gpus', () => {
   });
 });
 
+describe('a whole model of bench:gpus', () => {
+  for (const kind of ['gpt', 'llama'] as const)
+    it(`has the same losses without scopes, and compiled: ${kind}`, async () => {
+      const model = { ...size, kind, tied: kind === 'llama' };
+      const job = jobOf({ model, parallel: 'ddp', checkpoint: false });
+      const [expected = []] = await losses(job);
+      for (const change of [{ scopes: false }, { compile: true }]) {
+        const [found = []] = await losses(job, { ...mode, ...change });
+        assertNear(found, expected);
+      }
+    });
+});
+
 describe('rows of bench:gpus', () => {
   it('are listed for a name that is none', () => {
     assert.throws(() => rowsOf(['124']), /no row is called "124": there are 124m, 1\.5b, /);
   });
 
-  it('use every GPU', () => {
+  it('use every GPU, or one', () => {
     for (const [name, row] of Object.entries(ROWS)) {
       const jobs = row(4);
       if (jobs === 'product') continue;
       const job = jobs.at(-1)?.job;
-      assert.equal((job?.dataRanks ?? 0) * (job?.tensorRanks ?? 0), 4, name);
+      const ranks = name.startsWith('one-') ? 1 : 4;
+      assert.equal((job?.dataRanks ?? 0) * (job?.tensorRanks ?? 0), ranks, name);
     }
   });
 });
