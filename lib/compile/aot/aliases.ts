@@ -1,5 +1,6 @@
 /**
- * Results that are views of inputs: they are made again from the real inputs, with their history.
+ * Results that are views of inputs, or of other results: a run makes them from the real tensors, with
+ * their history.
  */
 import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
 import { belowEntry } from '../../core/dispatch.js';
@@ -18,15 +19,21 @@ export interface ViewOfPrimal {
 
 /** The views that lead from an input to a value of a front graph; null if there are others. */
 export function viewOfPrimal(graph: Graph, of: Value): ViewOfPrimal | null {
+  const { root, steps } = viewsOf(of);
+  if (!('node' in root)) return null;
+  const index = primalNodes(graph).indexOf(root.node);
+  return index < 0 ? null : { index, steps };
+}
+
+/** The views that lead to a value, in order, from one that is no view. */
+export function viewsOf(of: Value): { readonly root: Value; readonly steps: readonly Node[] } {
   const steps: Node[] = [];
   let value = of;
   while ('node' in value && isView(value.node)) {
     steps.unshift(value.node);
     value = value.node.inputs[0] as Value;
   }
-  if (!('node' in value)) return null;
-  const index = primalNodes(graph).indexOf(value.node);
-  return index < 0 ? null : { index, steps };
+  return { root: value, steps };
 }
 
 /** The inputs of a front graph, then its constants. */
@@ -34,7 +41,7 @@ export function primalNodes(graph: Graph): Node[] {
   return [...graph.placeholders, ...graph.nodes.filter((n) => n.kind === 'constant')];
 }
 
-/** Makes the view of a real input. */
+/** Makes the view of a real tensor. */
 export function replayViews(t: Tensor, steps: readonly Node[]): Tensor {
   const outer = gradMode();
   let view = t;

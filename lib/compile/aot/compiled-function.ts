@@ -52,7 +52,7 @@ export interface LoweredFunctions {
 export interface OutputPlaces {
   /** For each output, the first one that is the same object. */
   readonly first: readonly number[];
-  /** The outputs that are views of inputs. */
+  /** The outputs that are views of inputs, or of other results. */
   readonly views: readonly number[];
   /** For each root, the output that it is; -1 for a primal. */
   readonly roots: readonly number[];
@@ -67,7 +67,7 @@ export function placesOf(trace: JointTrace): OutputPlaces {
   const { outputs, roots, gradients, retained, attributes } = trace;
   return {
     first: outputs.map((source) => outputs.indexOf(source)),
-    views: outputs.flatMap(({ kind }, i) => (kind === 'view' ? [i] : [])),
+    views: outputs.flatMap(({ kind }, i) => (kind === 'view' || kind === 'alias' ? [i] : [])),
     roots: roots.map(({ source }) => (source.kind === 'primal' ? -1 : outputs.indexOf(source))),
     leaves: gradients.map(({ of }) => (typeof of === 'number' ? -1 : outputs.indexOf(of))),
     hasEpilogue: retained.length > 0 || attributes.length > 0,
@@ -94,11 +94,12 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[])
       at < i ? (results[at] as Tensor) : resultOf(outputs[i] as OutputSource, values, primals);
   }
   if (backward !== null) recordNode(fns, primals, values, results);
-  // Views are made when their input has its new history; a view that is given twice is one object.
+  // Views are made when their base has its new history; a view that is given twice is one object.
   for (let k = 0; k < views.length; k++) {
     const i = views[k] as number;
     const at = first[i] as number;
-    results[i] = at < i ? (results[at] as Tensor) : viewOf(outputs[i] as OutputSource, primals);
+    results[i] =
+      at < i ? (results[at] as Tensor) : viewOf(outputs[i] as OutputSource, values, primals);
   }
   if (places.hasEpilogue) finish(trace, primals, results);
   results.length = outputCount;
@@ -182,6 +183,7 @@ function resultOf(
   if (source.kind === 'primal') return primals[source.index] as Tensor;
   if (source.kind === 'view') return primals[source.view.index] as Tensor;
   if (source.kind === 'leaf') return leafOf(source, values, primals);
+  if (source.kind === 'alias') return values[source.at] as Tensor;
   const local = values[source.at] as Tensor;
   local.base = null;
   if (source.isAsynchronous) markAsynchronous(local, true);
@@ -190,7 +192,12 @@ function resultOf(
   return result;
 }
 
-function viewOf(source: OutputSource, primals: readonly RunValue[]): Tensor {
+function viewOf(
+  source: OutputSource,
+  values: readonly RunValue[],
+  primals: readonly RunValue[],
+): Tensor {
+  if (source.kind === 'alias') return replayViews(values[source.at] as Tensor, source.steps);
   const { index, steps } = (source as OutputSource & { kind: 'view' }).view;
   return replayViews(primals[index] as Tensor, steps);
 }
@@ -201,7 +208,7 @@ function leafOf(
   values: readonly RunValue[],
   primals: readonly RunValue[],
 ): Tensor {
-  const t = data.kind === 'view' ? viewOf(data, primals) : resultOf(data, values, primals);
+  const t = data.kind === 'view' ? viewOf(data, values, primals) : resultOf(data, values, primals);
   return type === null ? t.requiresGrad_(requiresGrad) : new type(t, requiresGrad);
 }
 

@@ -60,7 +60,8 @@ export interface JointTrace {
   /** The indices of distributed tensors that are primals as they are, behind the others. */
   readonly wholes: readonly number[];
   /**
-   * One for each result of the front graph, then those of attributes; equal ones are one object.
+   * One for each result of the front graph, then those of attributes, and of tensors that results
+   * are views of; equal ones are one object.
    */
   readonly outputs: readonly OutputSource[];
   /** How many of them are results of the front graph. */
@@ -136,6 +137,8 @@ class JointTracer {
       recorder.unsupported('a view that is an argument was changed in place with a gradient');
     const { sources, attributes } = this.addSources(outputs);
     const { results } = this.sources;
+    const assigned = attributes.flatMap(([, source]) => source ?? []);
+    const bases = [...this.sources.bases];
     const forward = results.map((t) => recorder.resultOf(heldOf(t)));
     const waited = [...this.asynchronous].flatMap(([t, i]) => (isAsynchronous(t) ? [] : [i]));
     const differentiable = [
@@ -157,7 +160,7 @@ class JointTracer {
       joint: { graph, primals: this.primalNodes, tangents, forwardOutputs: results.length, shared },
       wholes,
       locals: this.locals,
-      outputs: [...sources, ...attributes.flatMap(([, source]) => source ?? [])],
+      outputs: [...sources, ...assigned, ...bases.filter((base) => !sources.includes(base))],
       outputCount: outputs.length,
       attributes,
       retained,
@@ -175,13 +178,17 @@ class JointTracer {
   } {
     const { graph } = this.module;
     const sets = this.recorder.epilogue.attributes;
-    const all = [...outputs, ...[...sets.values()].filter((t) => t !== null)];
-    const sources = outputs.map((t, i) => this.sources.add(t, graph.outputs[i] as Value, all));
     const values = new Map(graph.nodes.map(({ params, inputs }) => [params, inputs[0]]));
+    const returned = outputs.map((t, i) => [t, graph.outputs[i] as Value] as const);
+    const assigned = [...sets].flatMap(([set, t]) =>
+      t === null ? [] : [[t, values.get(set) as Value] as const],
+    );
+    this.sources.expect([...returned, ...assigned]);
+    const sources = returned.map(([t, value]) => this.sources.add(t, value));
     const attributes = [...sets].map(([set, t]): [AttributeSet, OutputSource | null] => {
       if (t === null) return [set, null];
-      const source = this.sources.add(t, values.get(set) as Value, all);
-      if (source.kind === 'result' && source.shared)
+      const source = this.sources.add(t, values.get(set) as Value);
+      if (this.sources.isShared(t))
         this.recorder.unsupported('an attribute of a module shares memory with another result');
       return [set, source];
     });

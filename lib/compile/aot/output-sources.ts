@@ -7,6 +7,7 @@ import { detachOp } from '../../ops/view.js';
 import type { Recorder } from '../capture/recorder.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value } from '../graph/node.js';
+import { type Aliased, aliasedResults, type FrontResult } from './alias-groups.js';
 import { primalNodes, type ViewOfPrimal, viewOfPrimal } from './aliases.js';
 
 /** Where a result of the front graph comes from when the lowered graph has run. @internal */
@@ -14,17 +15,27 @@ export type OutputSource =
   | { readonly kind: 'primal'; readonly index: number }
   | { readonly kind: 'view'; readonly view: ViewOfPrimal }
   | {
-      readonly kind: 'result';
-      /** Which result of the forward graph. */
+      readonly kind: 'alias';
+      /** Which result of the forward graph it is a view of. */
       readonly at: number;
-      /** The sharding of a distributed result; its local shard is without memory. */
-      readonly sharding: Sharding | null;
-      /** Whether it is the result of a collective that nobody has waited for. */
-      readonly isAsynchronous: boolean;
-      /** Whether another result shares its memory. */
-      readonly shared: boolean;
+      /** The views, in order. */
+      readonly steps: readonly Node[];
     }
+  | ResultSource
   | LeafSource;
+
+/** A result of the forward graph. @internal */
+export interface ResultSource {
+  readonly kind: 'result';
+  /** Which result of the forward graph. */
+  readonly at: number;
+  /** The sharding of a distributed result; its local shard is without memory. */
+  readonly sharding: Sharding | null;
+  /** Whether it is the result of a collective that nobody has waited for. */
+  readonly isAsynchronous: boolean;
+  /** Whether another result shares its memory, and is no view that a run makes of it. */
+  readonly shared: boolean;
+}
 
 /** A leaf that the function makes. @internal */
 export interface LeafSource {
@@ -42,7 +53,11 @@ export class OutputSources {
   readonly results: Tensor[] = [];
   /** The leaves that the function makes and returns. */
   readonly leaves = new Map<Tensor, LeafSource>();
+  /** Results that others are views of, and that may be no results of the function. */
+  readonly bases = new Set<ResultSource>();
   private readonly known = new Map<Tensor, OutputSource>();
+  private aliased: ReadonlyMap<Tensor, Aliased> = new Map();
+  private all: readonly FrontResult[] = [];
   private readonly graph: Graph;
   private readonly primals: ReadonlyMap<Tensor, number>;
   private readonly recorder: Recorder;
@@ -58,23 +73,43 @@ export class OutputSources {
     return this.known.get(t);
   }
 
-  /**
-   * The source of a tensor, which is this value of the front graph. `all`: the tensors that get
-   * sources.
-   */
-  add(t: Tensor, value: Value, all: readonly Tensor[]): OutputSource {
+  /** Says which tensors will get sources, with their values in the front graph. */
+  expect(all: readonly FrontResult[]): void {
+    const { leaves } = this.recorder.epilogue;
+    this.all = all;
+    this.aliased = aliasedResults(
+      this.graph,
+      all.filter(([t]) => !this.isOnPrimal(t)),
+      (t, steps) =>
+        !leaves.has(t) && !(t.isTracked && steps.some(endsHistory)) && !this.isHooked(steps),
+    );
+  }
+
+  /** The source of a tensor, which is this value of the front graph. */
+  add(t: Tensor, value: Value): OutputSource {
     const known = this.known.get(t);
     if (known !== undefined) return known;
-    const source = this.leafOf(t, value, all) ?? this.sourceOf(t, value, all, t.isTracked);
+    const source = this.leafOf(t, value) ?? this.sourceOf(t, value, t.isTracked);
     this.known.set(t, source);
     return source;
   }
 
-  private leafOf(t: Tensor, value: Value, all: readonly Tensor[]): LeafSource | null {
+  /** Whether the memory of a tensor, which is not that of an input, is that of another one, too. */
+  isShared(t: Tensor): boolean {
+    return (
+      !this.isOnPrimal(t) && this.all.some(([other]) => other !== t && other.storage === t.storage)
+    );
+  }
+
+  private isOnPrimal(t: Tensor): boolean {
+    return [...this.primals.keys()].some((primal) => primal.storage === t.storage);
+  }
+
+  private leafOf(t: Tensor, value: Value): LeafSource | null {
     const { recorder } = this;
     if (!recorder.epilogue.leaves.has(t)) return null;
-    const data = this.sourceOf(t, dataOf(value), all, false);
-    if (data.kind === 'result' && data.shared)
+    const data = this.sourceOf(t, dataOf(value), false);
+    if (this.isShared(t))
       recorder.unsupported('a leaf that was made shares memory with another result');
     const type = t.constructor === Tensor ? null : (t.constructor as LeafSource['type']);
     const leaf = { kind: 'leaf', data, type, requiresGrad: t.leafRequiresGrad } as const;
@@ -82,39 +117,45 @@ export class OutputSources {
     return leaf;
   }
 
-  private sourceOf(
-    t: Tensor,
-    value: Value,
-    all: readonly Tensor[],
-    hasHistory: boolean,
-  ): OutputSource {
-    const { primals, recorder } = this;
+  private sourceOf(t: Tensor, value: Value, hasHistory: boolean): OutputSource {
+    const { primals, recorder, aliased } = this;
     const index = primals.get(t);
     if (index !== undefined) return { kind: 'primal', index };
-    if ([...primals.keys()].some((primal) => primal.storage === t.storage)) {
+    if (this.isOnPrimal(t)) {
       const view =
         viewOfPrimal(this.graph, value) ??
         recorder.unsupported('a result on the memory of an input is not a view of the input');
       if (hasHistory && view.steps.some(endsHistory))
         recorder.unsupported('a detached view of an input got a history');
-      if (this.isHooked(view))
+      if (this.isHooked([primalNodes(this.graph)[view.index] as Node, ...view.steps]))
         recorder.unsupported('a view of an input got a hook and is a result');
       return { kind: 'view', view };
     }
+    const alias = aliased.get(t);
+    if (alias === undefined || alias.base === t)
+      return this.resultOf(t, alias === undefined && this.isShared(t));
+    const known = this.known.get(alias.base) as ResultSource | undefined;
+    const base = known ?? this.resultOf(alias.base, false);
+    this.known.set(alias.base, base);
+    this.bases.add(base);
+    return { kind: 'alias', at: base.at, steps: alias.steps };
+  }
+
+  private resultOf(t: Tensor, shared: boolean): ResultSource {
     this.results.push(t);
     return {
       kind: 'result',
       at: this.results.length - 1,
       sharding: t.sharding,
       isAsynchronous: isAsynchronous(heldOf(t)),
-      shared: all.some((other) => other !== t && other.storage === t.storage),
+      shared,
     };
   }
 
-  /** Whether an effect of the front graph watches the gradient of a view or of its input. */
-  private isHooked({ index, steps }: ViewOfPrimal): boolean {
+  /** Whether an effect of the front graph watches the gradient of one of the nodes. */
+  private isHooked(nodes: readonly Node[]): boolean {
     const { graph } = this;
-    const observed = new Set([primalNodes(graph)[index], ...steps]);
+    const observed = new Set(nodes);
     return graph.nodes.some(
       ({ effect, inputs: [of] }) =>
         (effect === 'registerHook' || effect === 'retainGrad') &&
