@@ -9,6 +9,7 @@
 const path = require('node:path');
 const { mkdirSync, readFileSync, writeFileSync } = require('node:fs');
 const ts = require('typescript');
+const { prune } = require('./prune-declarations.cjs');
 
 const root = path.resolve(__dirname, '..');
 const { factory, SyntaxKind } = ts;
@@ -29,9 +30,10 @@ function main() {
   // a declaration is no source: tsc emits nothing for it
   const addon = path.join('native', 'addon.d.ts');
   files.set(path.join(options.outDir, addon), readFileSync(path.join(root, 'lib', addon), 'utf8'));
-  for (const file of reachable(files, entriesBelow(root))) {
+  prune(files, entriesBelow(root));
+  for (const [file, text] of files) {
     mkdirSync(path.dirname(file), { recursive: true });
-    writeFileSync(file, files.get(file));
+    writeFileSync(file, text);
   }
 }
 
@@ -149,19 +151,6 @@ function entriesBelow(folder) {
   return Object.values(exports)
     .filter((entry) => typeof entry === 'object')
     .flatMap((entry) => Object.values(entry).map(({ types }) => path.join(folder, types)));
-}
-
-/** The entries, and the files that they import, directly or not. */
-function reachable(files, entries) {
-  const found = new Set(entries);
-  for (const file of found) {
-    const imports = files
-      .get(file)
-      .matchAll(/\b(?:from |import |import\(|require\()["'](\..*?)\.(c?)js["']/g);
-    for (const [, name, c] of imports)
-      found.add(path.resolve(path.dirname(file), `${name}.d.${c}ts`));
-  }
-  return found;
 }
 
 main();

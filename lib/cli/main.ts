@@ -2,6 +2,7 @@
 /** The command `shardwise`. */
 import { createRequire } from 'node:module';
 import { Command } from 'commander';
+import { addExamples } from './examples.js';
 import { addRun } from './run.js';
 import { addTune } from './tune.js';
 
@@ -24,5 +25,6 @@ program
 
 addRun(program);
 addTune(program);
+addExamples(program);
 
 await program.parseAsync();

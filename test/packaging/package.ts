@@ -97,6 +97,7 @@ export function pack(): string {
     'LICENSE',
     'CMakeLists.txt',
     'dist',
+    'examples',
     'native',
     'scripts',
     'lib',
