@@ -9,8 +9,9 @@ const named = process.argv.slice(2).some((argument) => argument.endsWith('.test.
 // Two files at a time, each worker with its own JavaScript thread. On GPUs one after the other:
 // they would share memory and time of a device.
 const together = !named && !alone && gpu !== 'require';
-// Those that build the addon take the longest, so they go first. Runtimes have a command of their own.
-const rest = 'test/!(packaging|runtimes)/**/*.test.ts';
+// Those that build the addon take the longest, so they go first. Runtimes
+// and platforms have commands of their own.
+const rest = 'test/!(packaging|runtimes|platforms)/**/*.test.ts';
 const most = ['test/packaging/*.test.ts', 'test/*.test.ts', rest];
 const compiled = ['parallel', 'dtensor', 'autograd', 'nn', 'optim'].map(
   (folder) => `test/${folder}/**/*.test.ts`,

@@ -7,10 +7,11 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BackendLoadError } from '../core/errors.js';
-import type { Addon, NativeAddon } from './addon.js';
+import type { Addon } from './addon.js';
 import { guard } from './guard.js';
 import { backendLibraries, reasonAlone } from './libraries.js';
 import { missingAddon } from './missing-addon.js';
+import { platformPackages, requireAddon } from './require-addon.js';
 
 /** This module, or the file that a bundler made; a bundle in CommonJS has no such address. */
 const here = import.meta.url as string | undefined;
@@ -90,20 +91,29 @@ function loadFrom(folder: string): Addon {
   const require = createRequire(path.join(folder, 'package.json')) as NodeJS.Require | undefined;
   if (require === undefined) throw bundledError(); // webpack takes the function away
   try {
-    return guard(require('node-gyp-build')(folder) as NativeAddon);
+    return guard(requireAddon(require, folder));
   } catch (error) {
     isMissing = true;
     throw new BackendLoadError(
       'the native addon of shardwise could not be loaded on ' +
         `${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ` +
         `${(error as Error).message.split('\n')[0]}\n  Without it types, FakeTensorMode and simulation ` +
-        'work, and no tensor has values. Fix it in one of these ways:\n    - install a release that ' +
-        'has a prebuild for this platform (Linux x64 with glibc 2.34 or newer)\n    - build here, ' +
-        'with a C++20 compiler and CMake: npx shardwise-build',
+        `work, and no tensor has values. Fix it in one of these ways:\n    - ${howToInstall()}\n    - ` +
+        'build here, with a C++20 compiler and CMake: npx shardwise-build',
       { root: folder },
       { cause: error },
     );
   }
+}
+
+function howToInstall(): string {
+  const [name] = platformPackages();
+  const everywhere =
+    'install a release that has a prebuild for this platform (Linux x64 or arm64 with glibc 2.34 ' +
+    'or newer)';
+  return name === undefined
+    ? everywhere
+    : `install ${name}, which npm does unless it omits optional dependencies`;
 }
 
 function bundledError(): BackendLoadError {

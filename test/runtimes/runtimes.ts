@@ -47,13 +47,19 @@ function node(version: string): Runtime {
 
 /** The path of the binary, which npm has installed. @throws Error if it is not that version */
 export function binaryOf(runtime: Runtime): string {
-  const folder = path.join(root, 'build', 'runtimes', runtime.package.replaceAll('/', '-'));
-  const name = runtime.package.slice(0, runtime.package.lastIndexOf('@'));
-  const binary = path.join(folder, 'node_modules', name, runtime.binary);
-  if (!existsSync(binary)) install(folder, runtime.package);
+  const binary = installed(runtime.package, runtime.binary);
   const printed = execFileSync(binary, ['--version'], { encoding: 'utf8' });
   if (printed.startsWith(runtime.version)) return binary;
   throw new Error(`${runtime.package}: expected version ${runtime.version}, got ${printed}`);
+}
+
+/** The path of a file of a package. npm installs the package, whatever platform it is for. */
+export function installed(what: string, file: string): string {
+  const folder = path.join(root, 'build', 'runtimes', what.replaceAll('/', '-'));
+  const name = what.slice(0, what.lastIndexOf('@'));
+  const found = path.join(folder, 'node_modules', name, file);
+  if (!existsSync(found)) install(folder, what);
+  return found;
 }
 
 /** In a folder of its own: npm takes away what an earlier installation in the same one brought. */
@@ -61,5 +67,5 @@ function install(folder: string, what: string): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(path.join(folder, 'package.json'), '{ "private": true }\n');
   const quiet = ['--no-audit', '--no-fund', '--no-package-lock', '--prefer-offline'];
-  npm(folder, ['install', '--ignore-scripts', '--no-save', ...quiet, what]);
+  npm(folder, ['install', '--ignore-scripts', '--no-save', '--force', ...quiet, what]);
 }

@@ -1,0 +1,119 @@
+/**
+ * The packages of other platforms: their files, and that the packed package computes with them.
+ * Processors of other kinds are emulated by qemu: npm run test:platforms.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { PLATFORMS, platformPackages } from '../../lib/native/require-addon.js';
+import { npm, pack, removeTemporaryFolders, root, temporaryFolder } from '../packaging/package.js';
+import { emulated, type Platform } from './emulated.js';
+
+const { platforms, withPlatforms } = createRequire(import.meta.url)(
+  path.join(root, 'scripts', 'platforms.cjs'),
+) as { platforms: Platform[]; withPlatforms(manifest: object): Manifest };
+
+interface Manifest {
+  name: string;
+  version: string;
+  os: string[];
+  cpu: string[];
+  libc: string[];
+  optionalDependencies: Record<string, string>;
+}
+
+const folderOf = (name: string): string => path.join(root, 'build', 'platforms', name);
+const manifestIn = (folder: string): Manifest =>
+  JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8'));
+const tool = (name: string, ...args: string[]): string =>
+  execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
+
+describe('the platforms', () => {
+  it('are those that the loader looks for', () => {
+    assert.deepEqual(
+      platforms.map(({ name }) => name),
+      PLATFORMS,
+    );
+    assert.deepEqual(platformPackages({ platform: 'linux', arch: 'arm64' }), [
+      '@shardwise/linux-arm64',
+    ]);
+    assert.deepEqual(platformPackages({ platform: 'darwin', arch: 'arm64' }), []);
+  });
+
+  it('are optional dependencies of the published package, of its version', () => {
+    const manifest = manifestIn(root);
+    const { optionalDependencies } = withPlatforms(manifest);
+    assert.deepEqual(
+      optionalDependencies,
+      Object.fromEntries(PLATFORMS.map((name) => [`@shardwise/${name}`, manifest.version])),
+    );
+    assert.equal(manifest.optionalDependencies, undefined);
+  });
+});
+
+describe('the package for', function () {
+  this.timeout(600_000);
+  let tarball: string;
+
+  before(() => {
+    tarball = pack();
+  });
+  after(removeTemporaryFolders);
+
+  for (const platform of platforms)
+    describe(platform.name, () => {
+      const folder = folderOf(platform.name);
+      const addon = path.join(folder, 'shardwise.node');
+
+      it('is installed on its platform only', () => {
+        const { name, version, os, cpu, libc } = manifestIn(folder);
+        assert.deepEqual(
+          [name, version, os, cpu, libc],
+          [
+            `@shardwise/${platform.name}`,
+            manifestIn(root).version,
+            ['linux'],
+            [platform.cpu],
+            [platform.libc],
+          ],
+        );
+      });
+
+      it('exports only its entry points, and needs only libraries that the runtime needs', () => {
+        const exported = tool('readelf', '--dyn-syms', '--wide', addon).matchAll(
+          /(?:FUNC|OBJECT) +(?:GLOBAL|WEAK) +DEFAULT +\d+ (\w+)/g,
+        );
+        assert.deepEqual([...exported].map(([, name]) => name).sort(), [
+          'napi_register_module_v1',
+          'node_api_module_get_api_version_v1',
+        ]);
+        const needed = tool('readelf', '-d', addon).matchAll(/\(NEEDED\).*\[(.+)\]/g);
+        const allowed = /^(libc|libm|libgcc_s|ld-linux-aarch64)\.so/;
+        assert.deepEqual(
+          [...needed].map(([, name = '']) => name).filter((name) => !allowed.test(name)),
+          [],
+        );
+      });
+
+      it('needs glibc 2.34 or older, or none', () => {
+        const asked = [...tool('readelf', '-V', addon).matchAll(/GLIBC_2\.(\d+)/g)];
+        assert.equal(asked.length > 0, platform.libc === 'glibc');
+        assert.ok(asked.every(([, minor]) => Number(minor) <= 34));
+      });
+
+      for (const program of ['modules.mjs', 'required.cjs', 'local.mjs'])
+        it(`runs ${program} with the packed package`, () => {
+          const consumer = temporaryFolder('platforms');
+          writeFileSync(path.join(consumer, 'package.json'), '{ "private": true }\n');
+          cpSync(path.join(root, 'test', 'runtimes', 'programs'), consumer, { recursive: true });
+          const flags = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--force'];
+          npm(consumer, ['install', ...flags, tarball, folder]);
+          const { command, env } = emulated(platform);
+          const [name = '', ...args] = [...command, path.join(consumer, program)];
+          const run = spawnSync(name, args, { cwd: consumer, env, encoding: 'utf8' });
+          assert.equal(run.status, 0, `${run.signal} ${run.stderr}`);
+        });
+    });
+});
