@@ -17,6 +17,7 @@ import { withCallbacks } from './backward-callbacks.js';
 import { expose, exposeOne, fitReplaced } from './check-gradients.js';
 import { setGradEnabled } from './grad-mode.js';
 import { rowMajorCopy } from './gradient-layout.js';
+import { type HeldGradient, heldGradient, joinHeld } from './held-gradients.js';
 import type { BackwardPass, Edge, Gradients, Node, NodeTask } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
 
@@ -142,6 +143,7 @@ class BackwardRun implements BackwardPass {
         isRoot: false,
         dependencies: 0,
         arrived: [],
+        held: null,
       };
       node.task = task;
       this.met.push(node);
@@ -160,6 +162,7 @@ class BackwardRun implements BackwardPass {
 
   private step(node: Node): void {
     const task = node.task as NodeTask;
+    if (task.held !== null) this.join(node, task.held);
     const buffer = task.arrived;
     task.arrived = [];
     const runs = this.ahead === null || this.ahead.receiving.has(node);
@@ -173,12 +176,15 @@ class BackwardRun implements BackwardPass {
       if (node.preHooks !== null) incoming = this.runPreHooks(node, incoming);
       if (hasAny(incoming)) {
         const grads = padded(incoming, node.numOutputs);
-        results =
-          callContext.moduleObservers === 0
-            ? this.apply(node, grads)
-            : insideBackwardOf(node.madeIn, () =>
-                inRegion('node', node.name, () => this.apply(node, grads)),
-              );
+        const held = heldGradient(node, grads);
+        if (held !== null) this.hold(node, held);
+        else
+          results =
+            callContext.moduleObservers === 0
+              ? this.apply(node, grads)
+              : insideBackwardOf(node.madeIn, () =>
+                  inRegion('node', node.name, () => this.apply(node, grads)),
+                );
         if (node.postHooks !== null) results = this.runPostHooks(node, results, incoming);
       }
     }
@@ -226,6 +232,20 @@ class BackwardRun implements BackwardPass {
     buffer[outputNr] = next;
     next.retain();
     if (before !== null && before !== undefined) this.release(before);
+  }
+
+  /** Keeps the gradient of a part until those of the other parts have arrived. */
+  private hold(node: Node, held: HeldGradient): void {
+    const task = (node.edges[0] as Edge).node.task as NodeTask;
+    task.held ??= [];
+    task.held.push(held);
+    held.g.retain();
+  }
+
+  private join(node: Node, held: readonly HeldGradient[]): void {
+    (node.task as NodeTask).held = null;
+    joinHeld(held, (outputNr, g) => this.deliver(node, outputNr, g));
+    for (const { g } of held) this.release(g);
   }
 
   /** Frees the intermediate results of a node's rule. */

@@ -6,6 +6,7 @@ import { AutogradError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import type { DrawParams } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
+import type { HeldGradient } from './held-gradients.js';
 import type { SavedTensor } from './saved-tensor.js';
 
 export type Gradients = (Tensor | null)[];
@@ -53,6 +54,8 @@ export interface NodeTask {
   isRoot: boolean;
   dependencies: number;
   arrived: Gradients;
+  /** Gradients of views of its outputs, which are joined before it runs. */
+  held: HeldGradient[] | null;
 }
 
 /** A removable registration. */

@@ -93,6 +93,19 @@ export interface Sample<P, Inputs extends readonly Tensor[] = readonly Tensor[]>
   params: P;
 }
 
+/** The gradient of one view of a tensor. */
+export interface ViewGradient<P> {
+  readonly params: P;
+  readonly g: Tensor;
+}
+
+/** The gradient of a tensor from those of its views; `strides`: those of the tensor in forward. */
+export type JoinRule<P> = (
+  views: readonly ViewGradient<P>[],
+  shape: Shape,
+  strides: Shape,
+) => Tensor;
+
 // biome-ignore lint/suspicious/noExplicitAny: each entry is typed where it is defined.
 export type AnyOp = Op<any>;
 
@@ -154,6 +167,11 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    */
   readonly decompose: ((inputs: readonly Tensor[], params: P) => readonly Tensor[]) | null;
   readonly vjp: VjpRule<P> | null;
+  /**
+   * Of views that are parts of a tensor: the gradient rule of several at once, so that their
+   * gradients are written into one tensor. Its ops are not recorded. Null for other ops.
+   */
+  readonly joinGradients: JoinRule<P> | null;
   /** Inputs and outputs that the gradient rule reads. */
   readonly savesInputs: (
     needs: (i: number) => boolean,
@@ -264,6 +282,7 @@ export interface OpDefinition<
   mutates?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => readonly number[];
   decompose?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => readonly Tensor[];
   vjp: VjpRule<ParamsOf<S>> | 'not-differentiable';
+  joinGradients?: JoinRule<ParamsOf<S>>;
   saves?: {
     inputs?:
       | readonly number[]
@@ -321,9 +340,10 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     mutates: definition.mutates ?? null,
     decompose: definition.decompose ? inFloat32(definition.decompose, meta) : null,
     vjp: definition.vjp === 'not-differentiable' ? null : definition.vjp,
+    joinGradients: definition.joinGradients ?? null,
     savesInputs: typeof inputs === 'function' ? inputs : () => inputs,
     savesOutputs: saves?.outputs ?? [],
-    savesStrides: saves?.strides ?? false,
+    savesStrides: saves?.strides ?? definition.joinGradients !== undefined,
     differentiable: definition.differentiable ?? null,
     samples: definition.samples,
     publicCall: definition.publicCall ?? null,

@@ -56,3 +56,24 @@ export function attentionWeights(
 export function causalMask(like: Tensor, shape: readonly number[] = like.shape.slice(-2)): Tensor {
   return like.detach().newOnes(shape, { dtype: bool }).tril();
 }
+
+/**
+ * Repeats keys and values of grouped heads for each query head. Heads are the third dim from the
+ * end.
+ */
+export function shareHeads(t: Tensor, heads: number): Tensor {
+  const at = t.shape.length - 3;
+  const own = t.shape[at] as number;
+  if (own === heads) return t;
+  const [before, after] = [t.shape.slice(0, at), t.shape.slice(at + 1)];
+  return t
+    .unsqueeze(at + 1)
+    .expand([...before, own, heads / own, ...after])
+    .reshape([...before, heads, ...after]);
+}
+
+/** Sums gradients of keys or values over the query heads that share them. */
+export function sumHeads(t: Tensor, own: number): Tensor {
+  const [b, heads, s, d] = t.shape as [number, number, number, number];
+  return heads === own ? t : t.reshape([b, own, heads / own, s, d]).sum(2);
+}

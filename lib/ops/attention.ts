@@ -12,7 +12,7 @@ import { nextDraw } from '../core/random.js';
 import { broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
-import { accumulatedIn, attentionWeights } from './attention-weights.js';
+import { accumulatedIn, attentionWeights, shareHeads, sumHeads } from './attention-weights.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -108,26 +108,6 @@ const attentionBackward: Op<Attention> = defineOp({
       return { inputs: [g, ...inputs, out, lse] as const, params };
     }),
 });
-
-/**
- * Repeats keys and values of grouped heads for each query head. Heads are the third dim from the
- * end.
- */
-function shareHeads(t: Tensor, heads: number): Tensor {
-  const at = t.shape.length - 3;
-  const own = t.shape[at] as number;
-  if (own === heads) return t;
-  const [before, after] = [t.shape.slice(0, at), t.shape.slice(at + 1)];
-  return t
-    .unsqueeze(at + 1)
-    .expand([...before, own, heads / own, ...after])
-    .reshape([...before, heads, ...after]);
-}
-
-function sumHeads(t: Tensor, own: number): Tensor {
-  const [b, heads, s, d] = t.shape as [number, number, number, number];
-  return heads === own ? t : t.reshape([b, own, heads / own, s, d]).sum(2);
-}
 
 const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = defineOp({
   name: 'attention',

@@ -13,6 +13,7 @@ export function defineView<const S extends ParamSchema = Record<never, never>>(d
   view: (input: Tensor, params: ParamsOf<S>) => ViewMeta;
   sharding: ShardingRule<ParamsOf<S>>;
   vjp: OpDefinition<S>['vjp'];
+  joinGradients?: OpDefinition<S>['joinGradients'];
   samples: () => readonly Sample<ParamsOf<S>>[];
   traits?: OpDefinition<S>['traits'];
   publicCall?: (inputs: readonly [Tensor], params: ParamsOf<S>) => Tensor;

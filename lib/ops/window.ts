@@ -7,7 +7,6 @@
  */
 
 import { dispatchOne } from '../core/dispatch.js';
-import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
@@ -18,6 +17,7 @@ import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
+import { addedAt, isDistributedVariable, joinedParts, zerosAround } from './part-gradients.js';
 import { sampleTensor } from './samples.js';
 import { keptDims, sameDims, sliceRule, viewRule } from './sharding/views.js';
 
@@ -43,40 +43,13 @@ const sliceOp: Op<Slice> = defineView({
     const { dim, start, length, step } = ctx.params;
     return [zerosAround(sliceOp, ctx.inputShape(0), g, { dim, start, length, step })];
   },
+  joinGradients: (views, shape, strides) =>
+    joinedParts(sliceOp, views, shape, strides, (span) => span),
   samples: () => [
     { inputs: [sampleTensor([5, 3])], params: { dim: 0, start: 1, length: 2, step: 2 } },
     { inputs: [sampleTensor([2, 4])], params: { dim: 1, start: 4, length: 0, step: 1 } },
   ],
 });
-
-/**
- * Zeros with `g` in place of the view's elements. The write is an op, so that it has a gradient.
- */
-function zerosAround<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P): Tensor {
-  if (isDistributedVariable(g)) return addedAt(op, shape, g, params);
-  const zeros = g.newZeros(shape);
-  dispatchOne(op, [zeros], params).copy_(g);
-  return zeros;
-}
-
-/**
- * A gradient of a distributed tensor under `createGraph`, since autograd does not record writes
- * into views of a distributed tensor.
- */
-const isDistributedVariable = (g: Tensor): boolean => g.sharding !== null && g.requiresGrad;
-
-/**
- * The same without a write: adds each element of `g` at the index of the element that the view has.
- */
-function addedAt<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P): Tensor {
-  const numel = shape.reduce((a, b) => a * b, 1);
-  const places = g.newOnes([numel], { dtype: int64 }).cumsum(0).sub(1).reshape(shape);
-  const taken = dispatchOne(op, [places], params).reshape([-1]);
-  return g
-    .newZeros([numel])
-    .indexAdd(0, taken, g.reshape([-1]))
-    .reshape(shape);
-}
 
 const selectParams = {
   dim: param.value<number>(),
@@ -95,6 +68,12 @@ const selectOp: Op<Select> = defineView({
     offset: input.storageOffset + index * (input.strides[dim] as number),
   }),
   vjp: (ctx, g) => [zerosAround(selectOp, ctx.inputShape(0), g, ctx.params)],
+  joinGradients: (views, shape, strides) =>
+    joinedParts(selectOp, views, shape, strides, ({ index }) => ({
+      start: index,
+      length: 1,
+      step: 1,
+    })),
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { dim: 1, index: 2 } }],
 });
 
