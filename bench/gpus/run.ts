@@ -1,10 +1,11 @@
 /**
  * Whole training steps on several GPUs beside PyTorch, or on one (`npm run bench:steps`): both
- * sides in turns on the same machine, with equal weights and batches. Prints each result when it is there and a table in the end, and
- * keeps all of it. A row that fails is reported, and the others go on.
+ * sides in turns on the same machine, with equal weights and batches. Prints each result when it is
+ * there and a table in the end, and keeps all of it. A row that fails is reported, and the others
+ * go on.
  *
  *   npm run bench:gpus -- [--rows a,b] [--rounds N] [--ranks N] [--seconds S]
- *     [--modes default,kept,kind,compile] [--traces FOLDER] [--write]
+ *     [--modes default,kept,kind,compile] [--traces FOLDER]
  */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

@@ -177,7 +177,7 @@ class BackwardRun implements BackwardPass {
       if (hasAny(incoming)) {
         const grads = padded(incoming, node.numOutputs);
         const held = heldGradient(node, grads);
-        if (held !== null) this.hold(node, held);
+        if (held !== null) this.keepPart(node, held);
         else
           results =
             callContext.moduleObservers === 0
@@ -235,7 +235,7 @@ class BackwardRun implements BackwardPass {
   }
 
   /** Keeps the gradient of a part until those of the other parts have arrived. */
-  private hold(node: Node, held: HeldGradient): void {
+  private keepPart(node: Node, held: HeldGradient): void {
     const task = (node.edges[0] as Edge).node.task as NodeTask;
     task.held ??= [];
     task.held.push(held);
