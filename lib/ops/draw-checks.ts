@@ -22,7 +22,7 @@ const probabilitiesOp: Op<object> = defineOp({
   doc: 'The input, if its elements are from 0 to 1; else reading the result throws.',
   inputs: ['x'],
   outputs: ['y'],
-  operands: '(x: dense float T [...s]) -> (y: dense acc(T) [...s])',
+  operands: '(x: dense float T[...s]) -> (y: dense acc(T) [...s])',
   params: {},
   sharding: { strategies: ([x]) => sameDimStrategies((x as Tensor).ndim, [], 1, 1) },
   meta: widened,
@@ -48,7 +48,7 @@ const weightsOp: Op<Weights> = defineOp({
     'else reading the result throws.',
   inputs: ['x'],
   outputs: ['y'],
-  operands: '(x: dense float T [...s, n], least?: []) -> (y: dense acc(T) [...s, n])',
+  operands: '(x: dense float T[...s, n], least?: []) -> (y: dense acc(T) [...s, n])',
   params: weightsParams,
   sharding: {
     strategies: ([x]) => sameDimStrategies((x as Tensor).ndim, [(x as Tensor).ndim - 1], 1, 1),

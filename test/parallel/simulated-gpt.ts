@@ -161,12 +161,11 @@ export function expectedTraffic(sizes: Sizes, dp: number, tp: number): { tp: num
 /**
  * What backward needs of a block, in bytes. Whole on each rank: the inputs and the results of both
  * norms, with a mean and a deviation for each row. Of the rank's part: queries, keys, values, the
- * attention's result, it again in the order of features, its normalizers; what goes into the GELU
- * and comes out of it.
+ * attention's result and its normalizers; what goes into the GELU and comes out of it.
  */
 export function activationBytes({ batch, time, features, heads }: Sizes, tp: number): number {
   const rows = batch * time;
   const whole = 4 * rows * features + 4 * rows;
-  const part = (3 + 1 + 1) * rows * features + rows * heads + 2 * rows * 4 * features;
+  const part = (3 + 1) * rows * features + rows * heads + 2 * rows * 4 * features;
   return FLOAT * (whole + part / tp);
 }

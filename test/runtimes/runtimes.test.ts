@@ -50,7 +50,7 @@ describe('the package on', function () {
         const report = JSON.parse(output(runtime, main, 'doctor', '--json'));
         assert.equal(report.addon.loaded, true);
         assert.ok(report.cpu.numCores >= 1);
-        assert.equal(report.libraries.length, 4);
+        assert.equal(report.libraries.length, 5);
       });
     });
 });
