@@ -19,7 +19,7 @@ import { ModeFacts } from '../guards/modes.js';
 import { isModule, listOf, sameList, Walk } from '../guards/object-walk.js';
 import { type ExpectedOutput, expectedOutput } from '../outputs.js';
 import { PLACE } from './functions.js';
-import { refuseIterators, watchingGenerators } from './generators.js';
+import { refuseOpaque, watchingGenerators } from './generators.js';
 import { traceHooks } from './hook-bodies.js';
 import { CapturedHandle } from './hooks.js';
 import { recording } from './levels.js';
@@ -131,7 +131,7 @@ function traced(
   // A copy, because the function may change its arguments and runs again if it cannot be captured.
   const given = mapTensors((t) => t, args) as unknown[];
   const visit = (walk: Walk): boolean => walk.value(given) && walk.value(guards.receiver);
-  refuseIterators(recorder);
+  refuseOpaque(recorder);
   const state = listOf(visit);
   let result: unknown;
   const captured = capturing(recorder, () => {

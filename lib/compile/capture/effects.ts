@@ -7,7 +7,7 @@ import { clone } from '../../ops/copy.js';
 import type { EffectName, RunValue } from '../graph/effects.js';
 import { recordFork, recordSeed } from './draws.js';
 import { recordCall } from './functions.js';
-import { refuseIterators } from './generators.js';
+import { refuseOpaque } from './generators.js';
 import { recordGrad, takesOver } from './grads.js';
 import { recordHook } from './hooks.js';
 import { runModuleHook } from './module-hooks.js';
@@ -115,7 +115,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     setsAsynchronous: (t, value) => recordAsynchronous(recorder, t, value),
     usesModule: (module) => {
       recorder.guards.addModule(module);
-      refuseIterators(recorder);
+      refuseOpaque(recorder);
     },
     usesOptimizer: (optimizer) => recorder.guards.addOptimizer(optimizer),
     outside: (make) => {

@@ -25,8 +25,12 @@ export function watchingGenerators<T>(recorder: Recorder, fn: () => T): T {
   }
 }
 
-/** Refuses what a module or an argument holds whose place nothing shows. */
-export function refuseIterators(recorder: Recorder): void {
-  const { iterator } = recorder.guards;
-  if (iterator !== null) recorder.unsupported(`${iterator} is an iterator`, INSTEAD_OF_STEPS);
+/** Refuses what a module or an argument holds that guards cannot compare. */
+export function refuseOpaque(recorder: Recorder): void {
+  const { opaque } = recorder.guards;
+  if (opaque === null) return;
+  recorder.unsupported(
+    opaque,
+    opaque.endsWith('iterator') ? INSTEAD_OF_STEPS : 'pass its values, use it',
+  );
 }

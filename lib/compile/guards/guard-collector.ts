@@ -11,7 +11,7 @@ import { firstOf, type Matcher } from './matcher.js';
 import { MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
-import { isModule, isOpaqueIterator } from './object-walk.js';
+import { hasOwnProperties, isModule, isOpaqueIterator } from './object-walk.js';
 import { OptimizerFacts } from './optimizer-facts.js';
 import { StateBefore } from './state-before.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
@@ -34,7 +34,8 @@ export class GuardCollector {
     module: (module, path) => this.addModuleAt(module, path),
     container: (value, path) => {
       this.state.add(value);
-      if (isOpaqueIterator(value)) this.iterator ??= named(path);
+      if (isOpaqueIterator(value)) this.opaque ??= `${named(path)} is an iterator`;
+      if (hasOwnProperties(value)) this.opaque ??= `${named(path)} has properties beside its items`;
     },
     inner: (value, path) => this.state.addInner(value, path),
   });
@@ -52,8 +53,8 @@ export class GuardCollector {
   private readonly reads = new Map<number | Tensor, Set<MemoryFact>>();
   /** Tensors from outside that the function asked whether they have a history. */
   private readonly histories = new Set<Tensor>();
-  /** The path of an iterator of an array, a map, a set or a string; null if there is none. */
-  iterator: string | null = null;
+  /** Why a value of a module or an argument cannot be compared; null if all can. */
+  opaque: string | null = null;
   private readonly args: Matcher;
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: object | null;

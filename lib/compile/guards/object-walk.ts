@@ -33,6 +33,20 @@ export function isOpaqueIterator(value: object): boolean {
   return typeof tag === 'string' && tags.has(tag);
 }
 
+/**
+ * Whether an array, a map or a set has properties of its own beside its items, as instances of
+ * subclasses have: guards compare the items alone.
+ */
+export function hasOwnProperties(value: object): boolean {
+  if (Array.isArray(value)) {
+    const names = Object.keys(value);
+    return names.length > 0 && !isIndex(names.at(-1) as string);
+  }
+  return (value instanceof Map || value instanceof Set) && Object.keys(value).length > 0;
+}
+
+const isIndex = (name: string): boolean => String(Number(name) >>> 0) === name;
+
 /** One walk over several values, which may share objects. */
 export class Walk {
   /** Visited objects with their positions. */

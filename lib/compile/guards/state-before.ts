@@ -70,22 +70,30 @@ function contentsOf(value: object): Contents {
   return new Properties(value);
 }
 
+/** The items of an array, which may have holes. */
 class Items implements Contents {
   private readonly array: unknown[];
   private readonly items: readonly unknown[];
 
   constructor(array: unknown[]) {
     this.array = array;
-    this.items = [...array];
+    this.items = Array.prototype.slice.call(array);
   }
 
   isSame(): boolean {
-    return sameItems(this.items, this.array);
+    const { array, items } = this;
+    if (array.length !== items.length) return false;
+    for (let i = 0; i < items.length; i++)
+      if (!Object.is(items[i], array[i]) || i in items !== i in array) return false;
+    return true;
   }
 
   restore(): void {
-    this.array.length = 0;
-    for (const item of this.items) this.array.push(item);
+    const { array, items } = this;
+    array.length = items.length;
+    for (let i = 0; i < items.length; i++)
+      if (i in items) array[i] = items[i];
+      else delete array[i];
   }
 }
 

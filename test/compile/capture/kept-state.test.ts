@@ -26,6 +26,21 @@ class Counter {
   }
 }
 
+class Store extends Map<string, Tensor> {
+  hits = 0;
+  latest: Tensor | null = null;
+
+  put(value: Tensor): void {
+    this.hits++;
+    this.latest = value;
+    this.set(`k${this.hits}`, value);
+  }
+}
+
+class Total extends Array<number> {
+  total = 0;
+}
+
 class Trainer {
   readonly counters = new Map([['loss', new Counter()]]);
   readonly inner = { counter: new Counter() };
@@ -42,11 +57,16 @@ class Keeping extends nn.Module<[x: Tensor], Tensor> {
   lazy: Record<string, Tensor> = {};
   counter = new Counter();
   trainer = new Trainer();
+  store: Store | null = null;
+  totals: Total | null = null;
+  sparse: Tensor[] = [];
   readonly way: string;
 
   constructor(way: string) {
     super();
     this.way = way;
+    if (way === 'keeps a tensor in a subclass of Map') this.store = new Store();
+    if (way === 'counts in a subclass of Array') this.totals = new Total();
   }
 
   forward(x: Tensor): Tensor {
@@ -85,6 +105,24 @@ class Keeping extends nn.Module<[x: Tensor], Tensor> {
       case 'calls a method of an object that counts':
         this.counter.tick(y);
         return y.add(this.counter.latest as Tensor);
+      case 'keeps a tensor in a subclass of Map': {
+        const store = this.store as Store;
+        const { latest, size } = store;
+        store.put(y);
+        return latest === null ? y : y.add(latest).add(size);
+      }
+      case 'counts in a subclass of Array': {
+        const totals = this.totals as Total;
+        totals.total++;
+        totals.push(1);
+        return y.mul(totals.total);
+      }
+      case 'leaves holes in an array': {
+        let count = 0;
+        this.sparse[3] = x;
+        this.sparse.forEach(() => count++);
+        return y.mul(count);
+      }
       case 'calls a method of an object inside of others':
         this.trainer.counters.get('loss')?.tick(y);
         this.trainer.inner.counter.tick(x);
@@ -96,7 +134,15 @@ class Keeping extends nn.Module<[x: Tensor], Tensor> {
 
   state(): unknown {
     const { log, tensors, stats, cache, keys, bytes, lazy, counter, trainer } = this;
-    const inner = [...trainer.counters.values(), trainer.inner.counter];
+    const { store, totals, sparse } = this;
+    const more = [
+      [...(store ?? [])],
+      store?.hits,
+      totals?.total,
+      [...(totals ?? [])],
+      Object.entries(sparse),
+    ];
+    const inner = [more, ...trainer.counters.values(), trainer.inner.counter];
     return valuesIn([inner, log, tensors, stats, [...cache], [...keys], [...bytes], lazy, counter]);
   }
 }
@@ -112,6 +158,9 @@ const WAYS = [
   'adds to a set',
   'writes into bytes',
   'calls a method of an object that counts',
+  'keeps a tensor in a subclass of Map',
+  'counts in a subclass of Array',
+  'leaves holes in an array',
   'calls a method of an object inside of others',
 ];
 
@@ -191,7 +240,7 @@ for (const backend of BACKENDS)
   });
 
 describe('a capture that ends with an error', () => {
-  for (const way of WAYS)
+  for (const way of WAYS.filter((each) => !each.includes('subclass')))
     it(`puts back what the function keeps where it ${way}`, () => {
       const module = new Keeping(way);
       const before = module.state();
