@@ -120,7 +120,7 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
  * argument that it did not declare, and ArgumentError if a result shares memory with an argument.
  * @see PyTorch `torch.library.custom_op`
  * @example
- * const scaled = library.customOp('mylib::scaled', {}, (x: Tensor, k: number) => x.mul(k));
+ * const scaled = library.customOp('mylib::scaledBy', {}, (x: Tensor, k: number) => x.mul(k));
  * scaled.registerFake((x) => x).registerAutograd({
  *   setupContext: (ctx, [, k]) => { ctx.k = k; },
  *   backward: (ctx, g) => [g?.mul(ctx.k as number), null],

@@ -14,7 +14,7 @@ type AnyCustomOp = Pick<library.CustomOp<never, library.OpResult>, 'opName'> & {
  * @throws ArgumentError if the op has a rule, or a strategy does not fit its arguments
  * @see PyTorch `torch.distributed.tensor.experimental.register_sharding`
  * @example
- * const swish = library.customOp('mylib::swish', {}, (x: Tensor) => x.mul(x.sigmoid()));
+ * const swish = library.customOp('mylib::smooth', {}, (x: Tensor) => x.mul(x.sigmoid()));
  * swish.registerFake((x) => x);
  * registerSharding(swish, (x) =>
  *   x.shape.map((_, dim) => ({ inputs: [Shard(dim)], outputs: [Shard(dim)] })),
