@@ -13,8 +13,13 @@ import {
   randn,
   type Tensor,
 } from '../../lib/index.js';
+import { skipWithoutCuda } from '../skip.js';
 
 describe('cross entropy under mixed precision on a GPU', () => {
+  before(function () {
+    skipWithoutCuda(this);
+  });
+
   for (const dtype of [bfloat16, float16])
     for (const options of [{}, { reduction: 'sum' }, { labelSmoothing: 0.1 }] as const)
       for (const weighted of [false, true])

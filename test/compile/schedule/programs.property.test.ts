@@ -124,7 +124,7 @@ const actions: Record<string, Action> = {
       () => rand([...t.shape]),
       () => dropout(t, 0.5),
       () => (isExpanded(t) ? null : (t.normal_(), null)),
-      () => t.sigmoid().bernoulli(),
+      () => t.gt(0).float().mul(0.5).bernoulli(), // also where t is NaN
     ][choose(4)]?.() as Tensor | null;
   },
   joined(pool, choose) {
