@@ -364,7 +364,10 @@ export class ProcessGroup implements CollectiveGroup {
     const cpu = deviceByCode(0);
     if (this.named?.includes('cpu') ?? true) return this.engineOf(op, cpu, where, timeoutMs);
     this.checkOpen(op);
-    this.hosts ??= this.create(op, cpu, where, timeoutMs);
+    const { ranks, rank } = this;
+    const name = `hosts of ${this.name}`; // the engine of the GPUs has joined by that of the group
+    const firstCall = { name: op, where, timeoutMs };
+    this.hosts ??= this.factory({ name, ranks, rank, firstCall }, cpu);
     return this.hosts;
   }
 

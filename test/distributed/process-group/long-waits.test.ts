@@ -18,7 +18,7 @@ import { ones, tensor, zeros } from '../../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks, valuesOf } from '../support/on-ranks.js';
 
 const patient = { timeoutMs: Number.POSITIVE_INFINITY };
-const LIMIT_MS = 100;
+const LIMIT_MS = 250;
 const idle = (): Promise<void> => sleep(2.5 * LIMIT_MS);
 
 /** What each rank does to wait for rank 0, which comes to it late. */
