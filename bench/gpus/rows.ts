@@ -13,7 +13,7 @@ export interface Compared {
 export type Row = (gpus: number) => readonly Compared[] | 'product';
 
 /** As a program writes it without thinking of settings. */
-const plain: Mode = {
+export const plain: Mode = {
   name: 'default',
   reshard: true,
   prefetch: 0,

@@ -345,8 +345,9 @@ export interface Addon extends ProfileCalls {
   /**
    * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input
    * handle, its first byte, output handle, its first byte, number of counts, the numbers of three
-   * texts, how long to wait in ms or 0 for the time of the group; then the counts. The texts: the call and its place, for errors; and what the ranks must
-   * have in common beside the call, with an optional line of advice.
+   * texts, how long to wait in ms or 0 for the time of the group; then the counts. The texts: the
+   * call and its place, for errors; and what the ranks must have in common beside the call, with an
+   * optional line of advice.
    */
   collective(numWords: number): void;
   /**

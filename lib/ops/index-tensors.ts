@@ -219,8 +219,8 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
  * `input[i, j, ...]` with index tensors, masks, and null for a whole dim; negative indices count
  * from the end. Shapes: the indices broadcast to one shape, which takes the place of the indexed
  * dims, or comes first where these are not neighbours; a mask counts as the indices of its true
- * elements, for whose number this blocks: {@link indexAsync} does not. Without index tensors, a view of all. Dtypes: any, kept. Gradient:
- * input.
+ * elements, for whose number this blocks: {@link indexAsync} does not. Without index tensors, a
+ * view of all. Dtypes: any, kept. Gradient: input.
  *
  * @throws IndexError for more entries than dims, or an index out of range (also if no element is
  * read), possibly not before values are read; ShapeError if indices do not broadcast, or a mask

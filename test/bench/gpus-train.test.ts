@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { communicationOf } from '../../bench/gpus/exposed.js';
 import type { Job, Mode, Trained } from '../../bench/gpus/job.js';
-import { ROWS, rowsOf } from '../../bench/gpus/rows.js';
+import { plain, ROWS, rowsOf } from '../../bench/gpus/rows.js';
 import { training } from '../../bench/gpus/sharded.js';
 import { run } from '../../bench/gpus/side.js';
 import { added, newReport, printedReport } from '../../bench/gpus/table.js';
@@ -18,23 +18,15 @@ const size = {
   layers: 2,
   context: 8,
 };
-const mode: Mode = {
-  name: 'default',
-  reshard: true,
-  prefetch: 0,
-  compile: false,
-  scopes: true,
-  attention: 'default',
-};
 const jobOf = (job: Partial<Job>): Job => ({
   ...{ name: 'small', model: { kind: 'llama', ...size }, dataRanks: 1, tensorRanks: 1 },
   ...{ parallel: 'fsdp', batch: 4, checkpoint: true, lr: 1e-2, warm: 1, steps: 1 },
-  ...{ device: 'cpu', dtype: 'float32', trace: null, modes: [mode] },
+  ...{ device: 'cpu', dtype: 'float32', trace: null, modes: [plain] },
   ...job,
 });
 
 /** The losses of each rank in three steps. */
-async function losses(job: Job, how: Mode = mode): Promise<number[][]> {
+async function losses(job: Job, how: Mode = plain): Promise<number[][]> {
   const perRank = await launch(job.dataRanks * job.tensorRanks, async () => {
     const { loss, parameters } = training(job, how);
     const optimizer = new optim.AdamW(parameters, { lr: job.lr });
@@ -83,7 +75,7 @@ describe('a job of bench:gpus', () => {
 
   it('has the same losses if whole parameters stay and layers are gathered ahead', async () => {
     const job = jobOf({ dataRanks: 2, batch: 2, checkpoint: false });
-    assertNear(means(await losses(job, { ...mode, reshard: false, prefetch: 1 })), alone);
+    assertNear(means(await losses(job, { ...plain, reshard: false, prefetch: 1 })), alone);
   });
 });
 
@@ -94,7 +86,7 @@ describe('a whole model of bench:gpus', () => {
       const job = jobOf({ model, parallel: 'ddp', checkpoint: false });
       const [expected = []] = await losses(job);
       for (const change of [{ scopes: false }, { compile: true }]) {
-        const [found = []] = await losses(job, { ...mode, ...change });
+        const [found = []] = await losses(job, { ...plain, ...change });
         assertNear(found, expected);
       }
     });

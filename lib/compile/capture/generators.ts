@@ -27,10 +27,8 @@ export function watchingGenerators<T>(recorder: Recorder, fn: () => T): T {
 
 /** Refuses what a module or an argument holds that guards cannot compare. */
 export function refuseOpaque(recorder: Recorder): void {
-  const { opaque } = recorder.guards;
-  if (opaque === null) return;
-  recorder.unsupported(
-    opaque,
-    opaque.endsWith('iterator') ? INSTEAD_OF_STEPS : 'pass its values, use it',
-  );
+  const { iterator, extended } = recorder.guards;
+  if (iterator !== null) recorder.unsupported(`${iterator} is an iterator`, INSTEAD_OF_STEPS);
+  if (extended !== null)
+    recorder.unsupported(`${extended} has properties beside its items`, 'pass its values, use it');
 }

@@ -34,8 +34,8 @@ export class GuardCollector {
     module: (module, path) => this.addModuleAt(module, path),
     container: (value, path) => {
       this.state.add(value);
-      if (isOpaqueIterator(value)) this.opaque ??= `${named(path)} is an iterator`;
-      if (hasOwnProperties(value)) this.opaque ??= `${named(path)} has properties beside its items`;
+      if (isOpaqueIterator(value)) this.iterator ??= named(path);
+      if (hasOwnProperties(value)) this.extended ??= named(path);
     },
     inner: (value, path) => this.state.addInner(value, path),
   });
@@ -53,8 +53,10 @@ export class GuardCollector {
   private readonly reads = new Map<number | Tensor, Set<MemoryFact>>();
   /** Tensors from outside that the function asked whether they have a history. */
   private readonly histories = new Set<Tensor>();
-  /** Why a value of a module or an argument cannot be compared; null if all can. */
-  opaque: string | null = null;
+  /** The path of an iterator of an array, a map, a set or a string; null if there is none. */
+  iterator: string | null = null;
+  /** The path of a collection with properties beside its items; null if there is none. */
+  extended: string | null = null;
   private readonly args: Matcher;
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: object | null;
