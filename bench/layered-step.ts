@@ -11,6 +11,8 @@ export interface LayeredSetting {
   readonly batch: number;
   readonly device: DeviceName;
   readonly bucketMb: number;
+  /** {@link LAYERS} by default. */
+  readonly layers?: number;
   /** The node of the next iteration that moved gradients come before. */
   readonly target: string;
 }
@@ -51,8 +53,8 @@ export function layeredStep(
   last: number,
   ...options: [] | [{ readonly lastTrainStep: true }]
 ): LayeredStep {
-  const { dim, batch: rows, device } = setting;
-  const layers = Array.from({ length: LAYERS }, () => [new nn.Linear(dim, dim), new nn.ReLU()]);
+  const { dim, batch: rows, device, layers: length = LAYERS } = setting;
+  const layers = Array.from({ length }, () => [new nn.Linear(dim, dim), new nn.ReLU()]);
   const model = (new nn.Sequential(...(layers.flat() as never[])) as unknown as Model).to(device);
   const optimizer = new optim.Adam(model.parameters(), { capturable: true, fused: true });
   const batch = randn([rows, dim], { device });

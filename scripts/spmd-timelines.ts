@@ -1,6 +1,7 @@
 /**
  * Writes the tables of timelines in docs/spmd.md and their pictures: simulated ones by the model, and
- * those of ranks from the newest figures in bench/results. With --check, fails if they differ.
+ * those of ranks from the newest figures in bench/results; and pictures of graphs. With --check, fails
+ * if they differ.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -12,6 +13,7 @@ import * as spmd from '../lib/spmd/index.js';
 import { withParts, writeOrCheck } from './written-parts.js';
 
 const results = fileURLToPath(new URL('../bench/results', import.meta.url));
+const WORLDS = [8, 64, 512, 4096] as const;
 const LARGE = 4096;
 const setting = { dim: 4096, batch: 4096, device: 'cuda', bucketMb: 100, target: 'relu' } as const;
 const PASSES = passesOf(setting);
@@ -23,28 +25,49 @@ const table = (head: string, rows: readonly (readonly string[])[]): string =>
 /** Hundredths where there are few milliseconds. */
 const milliseconds = (ms: number): string => `${ms.toFixed(ms < 100 ? 2 : 1)} ms`;
 
-async function simulated(): Promise<{ readonly text: string; readonly pictures: string[] }> {
+interface Simulated {
+  readonly text: string;
+  readonly pictures: readonly string[];
+  /** Main graphs of a few layers. */
+  readonly drawn: readonly string[];
+}
+
+async function simulated(): Promise<Simulated> {
   await initProcessGroup('fake', { rank: 0, worldSize: LARGE });
   const graphs = new FakeTensorMode().run(() =>
     PASSES.map((_, i) => layeredStep(setting, i, { lastTrainStep: true }).gm.main),
   );
+  const drawn = new FakeTensorMode().run(() => [
+    graphPicture(0, 'Without passes'),
+    graphPicture(2, 'Fused collectives and late waits'),
+  ]);
   destroyProcessGroup();
   const settings = (['graph', 'use'] as const).flatMap((waits) =>
-    [8, LARGE].map((worldSize) => ({ waits, worldSize })),
+    WORLDS.map((worldSize) => ({ waits, worldSize })),
   );
   const rows = graphs.map((graph, i) => [
     code(PASSES[i]?.[0] ?? ''),
     ...settings.map((setting) => milliseconds(spmd.timeline(graph, setting).exposed * 1e3)),
   ]);
+  const heads = settings.map(
+    ({ waits, worldSize }) =>
+      `${worldSize.toLocaleString('en')} ranks${waits === 'use' ? ', waits at uses' : ''}`,
+  );
   const text = table(
-    '| exposed | 8 ranks | 4,096 ranks | 8 ranks, waits at uses | 4,096 ranks, waits at uses |\n' +
-      '| --- | --: | --: | --: | --: |',
+    `| exposed | ${heads.join(' | ')} |\n| --- |${' --: |'.repeat(heads.length)}`,
     rows,
   );
   const picture = (at: number, what: string): string =>
     spmd.timeline(graphs[at] as never, { title: `${what}, 4,096 ranks` }).toSvg();
   const pictures = [picture(0, 'Without passes'), picture(2, 'Fused collectives and late waits')];
-  return { text, pictures };
+  return { text, pictures, drawn };
+}
+
+/** The main graph of three layers after some passes as a picture. */
+function graphPicture(last: number, title: string): string {
+  const graph = layeredStep({ ...setting, layers: 3 }, last).gm.main;
+  graph.title = title;
+  return graph.toSvg();
 }
 
 /** What bench/spmd-overlap.ts keeps. */
@@ -99,6 +122,8 @@ const seenPicture = (at: number, what: string): string => {
   return new spmd.Timeline(`${what}, seen by a rank`, null, entries).toSvg();
 };
 const pictures = {
+  'graph-before': ofModel.drawn[0],
+  'graph-after': ofModel.drawn[1],
   'timeline-before': ofModel.pictures[0],
   'timeline-after': ofModel.pictures[1],
   'timeline-seen-before': seenPicture(0, 'Without passes'),

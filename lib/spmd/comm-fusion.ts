@@ -114,8 +114,10 @@ function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
   const flat = (...tensors: readonly Tensor[]): Tensor[] => [
     cat(tensors.map((t) => t.reshape([-1]))),
   ];
-  const [joined] = insertCalls(graph, next, inputs, flat, commNode) as [NodeValue];
-  const { op, params, origin, tags } = commNode;
+  const { op, params, tags, mode } = commNode;
+  const origin = { site: commNode.origin.site, path: sharedPath(bucket) };
+  const like = { origin, tags, mode };
+  const [joined] = insertCalls(graph, next, inputs, flat, like) as [NodeValue];
   const { metas } = joined.node;
   const common = { kind: 'call', origin, tags, metas } as const;
   const fused = graph.add({ ...common, name: FUSED_NAME, op, params, inputs: [joined] }, next);
@@ -129,13 +131,8 @@ function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
     },
     next,
   );
-  const chunks = insertCalls(
-    graph,
-    next,
-    [{ node: waited, output: 0 }],
-    chunksOf(bucket),
-    commNode,
-  );
+  const whole = { node: waited, output: 0 };
+  const chunks = insertCalls(graph, next, [whole], chunksOf(bucket), like);
   // Before the next node is erased, which may be a collective of the bucket.
   for (const node of early) graph.moveBefore(node, next);
   bucket.forEach((block, i) => {
@@ -144,6 +141,14 @@ function fuse(graph: Graph, bucket: readonly CommBlock[]): void {
     graph.erase(own);
     graph.erase(block.commNode);
   });
+}
+
+/** The innermost module that has the modules of all collectives of a bucket. */
+function sharedPath(bucket: readonly CommBlock[]): string {
+  const [first, ...others] = bucket.map(({ commNode }) => commNode.origin.path.split('.'));
+  const differs = (part: string, i: number): boolean => others.some((path) => path[i] !== part);
+  const length = (first as string[]).findIndex(differs);
+  return (first as string[]).slice(0, length < 0 ? undefined : length).join('.');
 }
 
 /** What follows from the blocks before the last of their inputs: it must come after the bucket. */

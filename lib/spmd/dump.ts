@@ -1,15 +1,16 @@
-/** Graphs as files: text, and a picture's description. */
+/** Graphs as files: text, a picture, and its description for programs that draw graphs. */
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { Graph } from '../compile/graph/graph.js';
 import { formatMeta, type Node } from '../compile/graph/node.js';
+import { drawGraph } from '../compile/graph/picture/draw.js';
 import { isWait, writes } from '../compile/graph/traits.js';
 import { ArgumentError } from '../core/errors.js';
 import { isCollective } from './comm-block.js';
 
 /**
- * Writes graphs into a folder, which is made if it is missing: `name.txt`, a line a node, and
- * `name.dot`, which Graphviz and most editors draw.
+ * Writes graphs into a folder, which is made if it is missing: `name.txt`, a line a node,
+ * `name.svg`, the picture of `graph.toSvg()`, and `name.dot` for Graphviz.
  *
  * @returns the paths of the files
  * @throws ArgumentError for a folder that cannot be made or written
@@ -23,6 +24,7 @@ export function dumpGraphsToFiles(
   return Object.entries(graphs).flatMap(([name, graph]) => {
     const files = [
       [join(folder, `${name}.txt`), `${graph}\n`],
+      [join(folder, `${name}.svg`), drawGraph(graph, name)],
       [join(folder, `${name}.dot`), graphToDot(graph)],
     ] as const;
     for (const [path, text] of files) inFolder(folder, () => writeFileSync(path, text));

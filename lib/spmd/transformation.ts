@@ -18,7 +18,7 @@ export interface GraphModuleTransformationOptions {
   enableInductor?: boolean;
   /**
    * Writes the graphs before the passes and of the first, the last and all other iterations, as
-   * text and for Graphviz: true for the folder `spmd-graphs`, or the path of a folder.
+   * text, as pictures and for Graphviz: true for the folder `spmd-graphs`, or the path of a folder.
    */
   dumpGraphs?: boolean | string;
   /** MiB of a bucket of fused collectives; 100 by default. */

@@ -72,6 +72,7 @@ async function dumped(rank: number): Promise<void> {
     await assertTrainsAsDdp(rank, { gmTransformation }, { ...small, fused: true });
     for (const name of ['before', 'setup', 'main', 'cleanup']) {
       assert.match(readFileSync(join(dumpGraphs, `${name}.txt`), 'utf8'), /allReduce/);
+      assert.match(readFileSync(join(dumpGraphs, `${name}.svg`), 'utf8'), /class="collective"/);
       assert.ok(existsSync(join(dumpGraphs, `${name}.dot`)));
     }
   } finally {

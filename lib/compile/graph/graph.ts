@@ -2,6 +2,7 @@
 import { CompileError } from '../../core/errors.js';
 import { shown } from '../../core/options.js';
 import { Node, type NodeFields, sameValue, type Value } from './node.js';
+import { drawGraph } from './picture/draw.js';
 import { printNode, printValue } from './print.js';
 import type { SizeSymbol } from './symbols.js';
 
@@ -128,6 +129,17 @@ export class Graph {
     return [...this.nodes.map(printNode), `return ${this.outputs.map(printValue).join(', ')}`].join(
       '\n',
     );
+  }
+
+  /**
+   * The graph as a picture, in SVG: nodes from top to bottom in the order in which they run, in
+   * frames of one module each; lines from values to the nodes that read them; beside them a lane of
+   * collectives, each with a bar until its wait. A pointer on a node shows its line of text, its
+   * placements and its place in the program. Where a graph has more than 320 rows, neighbours share
+   * one, and above that all nodes of one kind of a module.
+   */
+  toSvg(): string {
+    return drawGraph(this, this.title);
   }
 }
 

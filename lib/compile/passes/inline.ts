@@ -13,7 +13,7 @@ export function inlineCalls(
   into: Graph,
   calls: Graph,
   operands: ReadonlyMap<Node, NodeValue>,
-  { origin, tags, mode }: Node,
+  { origin, tags, mode }: Pick<Node, 'origin' | 'tags' | 'mode'>,
   before: Node | null = null,
 ): Value[] {
   const copies = new Map<Node, Node>();

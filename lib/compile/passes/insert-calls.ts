@@ -23,7 +23,7 @@ export function insertCalls(
   before: Node,
   values: readonly NodeValue[],
   fn: (...tensors: readonly Tensor[]) => readonly Tensor[],
-  like: Node = before,
+  like: Pick<Node, 'origin' | 'tags' | 'mode'> = before,
 ): Value[] {
   const recorder = new Recorder(new GuardCollector(), 'lowered');
   const autocast = setAutocast(false);
