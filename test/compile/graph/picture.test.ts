@@ -105,7 +105,7 @@ describe('The picture of a graph', () => {
       const rows = boxes(svg).filter(([, , kind]) => kind !== 'frame');
       assert.ok(rows.length > 2 && rows.length <= 1002, `${rows.length} rows`);
       assert.ok(count(svg, />exp ×/g) > 0);
-      assert.ok(svg.length < 5e5, `${svg.length} bytes`);
+      assert.ok(svg.length < 1e6, `${svg.length} bytes`);
     }
   });
 });

@@ -103,7 +103,7 @@ function drawRow({ row, y, name, operands, type }: PlacedRow, { columns }: Layou
   const text = (x: number, what: string, style = ''): string =>
     what === '' ? '' : `<text${style} x="${x}" y="${y + DROP}">${escaped(what)}</text>`;
   return (
-    `<g><title>${escaped(told(row.nodes, row.operands))}</title>` +
+    `<g><title>${escaped(tooltip(row.nodes, row.operands))}</title>` +
     `<rect class="${row.kind}" x="${left}" y="${y - ROW / 2 + 1}" width="${right - left}" height="${ROW - 2}" rx="${isSent ? 8 : 3}"/>` +
     text(isSent ? left + 6 : columns.name, name) +
     text(columns.operands, operands, ' class="m"') +
@@ -112,8 +112,8 @@ function drawRow({ row, y, name, operands, type }: PlacedRow, { columns }: Layou
   );
 }
 
-/** What a row says when the pointer is on it. */
-function told(nodes: readonly Node[], operands: string): string {
+/** What a pointer on a row shows. */
+function tooltip(nodes: readonly Node[], operands: string): string {
   if (nodes.length === 0) return `return ${operands}`;
   const lines = nodes.slice(0, MOST_NAMED).map(nodes.length === 1 ? detailsOf : printNode);
   const left = nodes.length - lines.length;
