@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { layeredStep, passesOf } from '../bench/layered-step.js';
-import { FakeTensorMode } from '../lib/compile/index.js';
+import { FakeTensorMode, type Graph } from '../lib/compile/index.js';
 import { destroyProcessGroup, initProcessGroup } from '../lib/distributed.js';
 import { writer } from '../lib/eager/submit.js';
 import * as spmd from '../lib/spmd/index.js';
@@ -26,6 +26,7 @@ const table = (head: string, rows: readonly (readonly string[])[]): string =>
 const milliseconds = (ms: number): string => `${ms.toFixed(ms < 100 ? 2 : 1)} ms`;
 
 interface Simulated {
+  readonly rates: string;
   readonly text: string;
   readonly pictures: readonly string[];
   /** Main graphs of a few layers. */
@@ -42,25 +43,50 @@ async function simulated(): Promise<Simulated> {
     graphPicture(2, 'Fused collectives and late waits'),
   ]);
   destroyProcessGroup();
-  const settings = (['graph', 'use'] as const).flatMap((waits) =>
-    WORLDS.map((worldSize) => ({ waits, worldSize })),
-  );
-  const rows = graphs.map((graph, i) => [
-    code(PASSES[i]?.[0] ?? ''),
-    ...settings.map((setting) => milliseconds(spmd.timeline(graph, setting).exposed * 1e3)),
-  ]);
-  const heads = settings.map(
-    ({ waits, worldSize }) =>
-      `${worldSize.toLocaleString('en')} ranks${waits === 'use' ? ', waits at uses' : ''}`,
-  );
-  const text = table(
-    `| exposed | ${heads.join(' | ')} |\n| --- |${' --: |'.repeat(heads.length)}`,
-    rows,
-  );
+  const exposed = (waits: 'graph' | 'use'): string =>
+    table(
+      `| exposed, ${waits === 'use' ? 'waits at uses' : 'waits of the graph'} | ${WORLDS.map(worldOf).join(' | ')} |\n` +
+        `| --- |${' --: |'.repeat(WORLDS.length)}`,
+      graphs.map((graph, i) => [
+        code(PASSES[i]?.[0] ?? ''),
+        ...WORLDS.map((worldSize) =>
+          milliseconds(spmd.timeline(graph, { waits, worldSize }).exposed * 1e3),
+        ),
+      ]),
+    );
+  const text = `${exposed('graph')}\n${exposed('use')}`;
+  const rates = ratesTable(graphs[0] as Graph);
   const picture = (at: number, what: string): string =>
     spmd.timeline(graphs[at] as never, { title: `${what}, 4,096 ranks` }).toSvg();
   const pictures = [picture(0, 'Without passes'), picture(2, 'Fused collectives and late waits')];
-  return { text, pictures, drawn };
+  return { rates, text, pictures, drawn };
+}
+
+const worldOf = (ranks: number): string => `${ranks.toLocaleString('en')} ranks`;
+
+/** The known rates: a row a table. */
+function ratesTable(graph: Graph): string {
+  const tera = (rate: number | undefined): number => Number(((rate ?? 0) / 1e12).toPrecision(3));
+  const giga = (rate: number | undefined): string => `${((rate ?? 0) / 1e9).toFixed(0)} GB/s`;
+  const rows = (['h200', 'h100', 'cpu'] as const).map((known) => {
+    const { name, flops, memory, launch, links } = spmd.timeline(graph, { rates: known })
+      .rates as spmd.Rates;
+    return [
+      `\`'${known}'\``,
+      name,
+      `${tera(flops['bfloat16'])} TFLOP/s`,
+      `${tera(flops['float32'])} TFLOP/s`,
+      `${tera(memory)} TB/s`,
+      `${(launch * 1e6).toFixed(1)} us`,
+      giga(links[0]?.bandwidth),
+      giga(links.at(-1)?.bandwidth),
+    ];
+  });
+  return table(
+    '| `rates` | machine | bfloat16 | float32 | memory | launch | link in a machine | between machines |\n' +
+      '| --- | --- | --: | --: | --: | --: | --: | --: |',
+    rows,
+  );
 }
 
 /** The main graph of three layers after some passes as a picture. */
@@ -129,7 +155,7 @@ const pictures = {
   'timeline-seen-before': seenPicture(0, 'Without passes'),
   'timeline-seen-after': seenPicture(2, 'Fused collectives and late waits'),
 };
-const texts = [ofModel.text, onCpu.text, onGpus.text];
+const texts = [ofModel.rates, ofModel.text, onCpu.text, onGpus.text];
 const codes = [
   writeOrCheck('docs/spmd.md', (page) => withParts(page, texts)),
   ...Object.entries(pictures).map(([name, svg]) =>

@@ -121,12 +121,25 @@ function floatingDtype(argument: string, given: DTypeLike | null): DType | null 
 
 /** @throws ArgumentError for what is no mesh */
 function checkedMesh(given: PlanMesh): PlanMesh {
-  const isObject = typeof given === 'object' && given !== null;
-  const { shape, meshDimNames } = (isObject ? given : {}) as Partial<PlanMesh>;
   const expected =
     'an object with shape and meshDimNames, such as { shape: [8], meshDimNames: ["dp"] }';
-  if (!Array.isArray(shape) || !Array.isArray(meshDimNames) || shape.length === 0)
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw unexpected('plan', 'mesh', expected, given);
+  const { shape, meshDimNames } = given as Partial<PlanMesh>;
+  if (!Array.isArray(shape) || shape.length === 0)
+    throw unexpected(
+      'plan',
+      'mesh.shape',
+      'the number of ranks along each dim, such as [8]',
+      shape,
+    );
+  if (!Array.isArray(meshDimNames))
+    throw unexpected(
+      'plan',
+      'mesh.meshDimNames',
+      'a name for each dim, such as ["dp"]',
+      meshDimNames,
+    );
   for (const size of shape) checkNumber('plan', 'mesh.shape', size, { from: 1, whole: true });
   const areNames =
     meshDimNames.length === shape.length &&

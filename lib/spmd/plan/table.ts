@@ -41,7 +41,8 @@ function rowOf({ layout, problem, timeline, memory, fits, communication }: Layou
   const { total, compute, communication: collectives, exposed } = timeline;
   const { parameters, gradients, optimizerState, activations } = memory;
   const sent = Object.entries(communication).map(
-    ([along, { calls, sentBytes }]) => `${along}: ${formatBytes(sentBytes)} in ${calls} calls`,
+    ([along, { calls, sentBytes }]) =>
+      `${along}: ${formatBytes(sentBytes)} in ${calls} ${calls === 1 ? 'call' : 'calls'}`,
   );
   return [
     layout,

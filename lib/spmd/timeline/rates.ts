@@ -26,13 +26,17 @@ export interface Rates {
   readonly links: readonly LinkRates[];
 }
 
-/** A known table of rates: `'h200'` or `'cpu'`. */
-export type RatesName = 'h200' | 'cpu';
+/** A known table of rates: `'h200'`, `'h100'` or `'cpu'`. */
+export type RatesName = 'h200' | 'h100' | 'cpu';
 
 /**
  * - `h200`: docs/performance.md (products of 8192 cubed, a copy of 1 GiB, the loop of raw launches,
  *   all-gathers of 256 MiB and all-reduces of 8 B on four GPUs). The link between machines is not
  *   measured: it is a port of 400 Gbit/s a GPU.
+ * - `h100`: a bfloat16 product of 8192 x 14336 x 4096, and the collectives of an 8B model on four GPUs
+ *   beside its kernels (bench/results). Memory is the H200's rate by the ratio of the data sheets,
+ *   3.35 to 4.8 TB/s; float32, float64, launches and latencies are those of the H200, which has the
+ *   same processors and links.
  * - `cpu`: products on two cores of an AMD EPYC (bench/results), sums in place of 64 MiB, and
  *   all-reduces of 8 B and 64 MiB by ranks that share its memory.
  */
@@ -44,6 +48,16 @@ const TABLES: Readonly<Record<RatesName, Rates>> = {
     launch: 3.6e-6,
     links: [
       { ranks: 8, latency: 4e-6, bandwidth: 327e9 },
+      { ranks: Number.POSITIVE_INFINITY, latency: 10e-6, bandwidth: 50e9 },
+    ],
+  },
+  h100: {
+    name: 'NVIDIA H100, eight in a machine',
+    flops: { bfloat16: 791e12, float16: 791e12, float32: 51e12, float64: 61e12 },
+    memory: 2.98e12,
+    launch: 3.6e-6,
+    links: [
+      { ranks: 8, latency: 4e-6, bandwidth: 228e9 },
       { ranks: Number.POSITIVE_INFINITY, latency: 10e-6, bandwidth: 50e9 },
     ],
   },

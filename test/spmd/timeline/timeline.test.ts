@@ -167,7 +167,7 @@ describe('timelines', () => {
     assert.throws(() => timeline({} as never), /expected graph to be a graph/);
     bad({ world: 2 }, /no option "world"/);
     bad({ worldSize: 0 }, /expected worldSize to be/);
-    bad({ rates: 'b200' }, /expected rates to be h200, cpu or a table of rates/);
+    bad({ rates: 'b200' }, /expected rates to be h200, h100, cpu or a table of rates/);
     bad({ rates: { ...rates, memory: -1 } }, /rates\.memory/);
     bad({ rates: { ...rates, flops: {} } }, /rates by dtype, float32 among them/);
     bad({ rates: { ...rates, flops: { float32: 0 } } }, /rates\.flops\.float32/);
