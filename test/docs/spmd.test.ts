@@ -9,7 +9,7 @@ describe('docs/spmd.md', () => {
   it('shows the exposed times that timelines find', async () => {
     const step = { worldSize: 8, layers: 5, dim: 4096, batchSize: 4096, device: 'cuda' } as const;
     const shown = (graph: Graph): string =>
-      [8, 4096]
+      [8, 64, 512, 4096]
         .map((worldSize) => `${(timeline(graph, { worldSize }).exposed * 1e3).toFixed(2)} ms`)
         .join(' | ');
     const rows = await timelinesOf(step, shown, 'allReduceFused_1');
