@@ -25,7 +25,9 @@ describe('dumpGraphs', () => {
         const read = (ending: string): string =>
           readFileSync(join(folder, `${name}.${ending}`), 'utf8');
         assert.match(read('txt'), /allReduce/);
+        assert.match(read('txt'), /^%parameter_1: float32\[8\] = input {2}\{ name: 0\.bias \}$/m);
         assert.match(read('dot'), /^digraph/);
+        assert.match(read('svg'), /input {2}\{ name: 0\.bias \}/);
         assert.match(read('svg'), new RegExp(`^<svg[^]*<title>${name}: \\d+ nodes[^]*</svg>\n$`));
       }
     } finally {

@@ -8,7 +8,8 @@ import { filled, partOf, type SymbolicFields } from './symbols.js';
 export function printNode(n: Node): string {
   const { params, metas, inputs } = inSymbols(n);
   const type = metas.map(formatMeta).join(', ');
-  if (n.kind === 'placeholder') return `%${n.name}${type === '' ? '' : `: ${type}`} = input`;
+  if (n.kind === 'placeholder')
+    return `%${n.name}${type === '' ? '' : `: ${type}`} = input${printParams(params)}`;
   if (n.kind === 'constant') return `%${n.name}: ${type} = constant`;
   const operands = [...(n.into ? [n.into] : []), ...inputs].map(printValue);
   const call = `${n.op?.name ?? n.effect}${n.into ? '_' : ''}(${operands.join(', ')})`;

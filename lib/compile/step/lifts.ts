@@ -89,14 +89,13 @@ const plain = { tensor: null, parameter: null, isWhole: false } as const;
 function lifted(recorder: Recorder, node: Node, tensor: Tensor, names: StepNames): StepInput {
   const { graph } = recorder;
   const named = names.of(tensor);
-  const placeholder = graph.add(
-    { kind: 'placeholder', name: named?.role ?? 'lift', metas: node.metas },
-    node,
-  );
+  const name = named?.name ?? 'a tensor from outside';
+  const fields = { name: named?.role ?? 'lift', metas: node.metas, params: { name } };
+  const placeholder = graph.add({ kind: 'placeholder', ...fields }, node);
   return {
     node: placeholder,
     role: named?.role ?? 'other',
-    name: named?.name ?? 'a tensor from outside',
+    name,
     argument: -1,
     tensor: named?.tensor ?? tensor,
     parameter: named?.parameter ?? null,

@@ -1,4 +1,5 @@
 /** A timeline as a picture. */
+import { escaped } from '../../compile/graph/picture/draw.js';
 import type { Timeline, TimelineEntry } from './timeline.js';
 import { formatSeconds } from './units.js';
 
@@ -11,8 +12,6 @@ const RIGHT = 12;
 const fills = { compute: '#cfe8fc', communication: '#fde6b3', wait: '#f9d2d2' } as const;
 /** Names are drawn in boxes of at least this many pixels a letter. */
 const LETTER = 6.5;
-
-const escaped = (text: string): string => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
 /** Two rows of boxes, one a stream; red boxes are waits. */
 export function drawTimeline({ title, entries, total, exposed }: Timeline): string {

@@ -36,24 +36,31 @@ const LEGEND: Readonly<Record<RowKind, string>> = {
 };
 
 /** Colours on a light and on a dark page. */
-const STYLE = `text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:#1f2933;white-space:pre}
-.h{font-weight:bold;font-size:13px}.m{fill:#616e7c}.page{fill:#fff}.frame{fill:#f5f7fa;stroke:#cbd2d9}
-.input{fill:#e4e7eb}.compute{fill:#cfe4f9}.view{fill:#e9f2fb}.write{fill:#b9e8d3}.collective{fill:#fbb860}.wait{fill:#fde0ae}
-path{fill:none;stroke-width:1.2}.v0{stroke:#3d7ab8}.v1{stroke:#8f6bc2}.v2{stroke:#2b8a7e}.v3{stroke:#b0607f}.v4{stroke:#7d8b2f}.v5{stroke:#7b8794}
-.sent,.ready{stroke:#d9820f}.ready{stroke-dasharray:3 2}.flight{stroke:#f08c00;stroke-width:5;stroke-opacity:.6;stroke-linecap:round}
-path:hover{stroke-width:3.5}.flight:hover{stroke-width:7}
-@media (prefers-color-scheme:dark){text{fill:#e4e7eb}.m{fill:#9aa5b1}.page{fill:#14181d}.frame{fill:#1d232a;stroke:#3e4c59}.input{fill:#3e4c59}
-.compute{fill:#1d4a73}.view{fill:#1c3145}.write{fill:#155a42}.collective{fill:#9c5a06}.wait{fill:#66501c}}`;
+const STYLE = `
+text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:#1f2933;white-space:pre}
+.h{font-weight:bold;font-size:13px}.m{fill:#616e7c}.page{fill:#fff}
+.frame{fill:#f5f7fa;stroke:#cbd2d9}.input{fill:#e4e7eb}.compute{fill:#cfe4f9}.view{fill:#e9f2fb}
+.write{fill:#b9e8d3}.collective{fill:#fbb860}.wait{fill:#fde0ae}path{fill:none;stroke-width:1.2}
+.v0{stroke:#3d7ab8}.v1{stroke:#8f6bc2}.v2{stroke:#2b8a7e}.v3{stroke:#b0607f}.v4{stroke:#7d8b2f}
+.v5{stroke:#7b8794}.sent,.ready{stroke:#d9820f}.ready{stroke-dasharray:3 2}
+.flight{stroke:#f08c00;stroke-width:5;stroke-opacity:.6;stroke-linecap:round}
+path:hover{stroke-width:3.5}.flight:hover{stroke-width:7}@media (prefers-color-scheme:dark){
+text{fill:#e4e7eb}.m{fill:#9aa5b1}.page{fill:#14181d}.frame{fill:#1d232a;stroke:#3e4c59}
+.input{fill:#3e4c59}.compute{fill:#1d4a73}.view{fill:#1c3145}.write{fill:#155a42}
+.collective{fill:#9c5a06}.wait{fill:#66501c}}
+`;
 
-const escaped = (text: string): string => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+/** Text as SVG has it. @internal */
+export const escaped = (text: string): string =>
+  text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
 /** The picture of a graph as SVG. @internal */
 export function drawGraph(graph: Graph, title: string): string {
   const layout = layoutOf(graph);
-  const { width } = layout.columns;
-  const height = layout.height;
+  const { columns, height } = layout;
+  const [size, all] = [`width="${columns.width}" height="${height}"`, `${columns.width} ${height}`];
   const head = `${title === '' ? 'graph' : title}: ${contentsOf(graph)}`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">
+  return `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${all}">
 <title>${escaped(head)}</title>
 <style>${STYLE}</style>
 <rect class="page" width="100%" height="100%"/>
@@ -68,33 +75,35 @@ ${layout.rows.map((row) => drawRow(row, layout)).join('\n')}
 
 function contentsOf({ nodes, callNodes, placeholders }: Graph): string {
   const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
-  return `${count(nodes.length, 'node')}, of which ${count(placeholders.length, 'input')} and ${count(callNodes.length, 'call')}`;
+  const [inputs, calls] = [count(placeholders.length, 'input'), count(callNodes.length, 'call')];
+  return `${count(nodes.length, 'node')}, of which ${inputs} and ${calls}`;
 }
 
 function legend(): string {
   let x = MARGIN;
-  const swatches = Object.entries(LEGEND).map(([kind, what]) => {
-    const at = x;
-    x += 18 + what.length * LETTER + 14;
-    return `<rect class="${kind}" x="${at}" y="34" width="13" height="13" rx="3"/><text x="${at + 18}" y="44">${what}</text>`;
-  });
-  const line = (style: string, what: string): string => {
-    const at = x;
-    x += 28 + what.length * LETTER + 14;
-    return `<path class="${style}" d="M${at} 41h22"/><text x="${at + 28}" y="44">${what}</text>`;
+  const entry = (mark: (at: number) => string, width: number, what: string): string => {
+    const at = Math.round(x);
+    x += width + what.length * LETTER + 14;
+    return `${mark(at)}<text x="${at + width}" y="44">${what}</text>`;
   };
-  return [...swatches, line('v0', 'value'), line('flight', 'in flight')]
-    .join('\n')
-    .replace(/(\.\d)\d+/g, '$1');
+  const swatch = (kind: string) => (at: number) =>
+    `<rect class="${kind}" x="${at}" y="34" width="13" height="13" rx="3"/>`;
+  const line = (style: string) => (at: number) => `<path class="${style}" d="M${at} 41h22"/>`;
+  return [
+    ...Object.entries(LEGEND).map(([kind, what]) => entry(swatch(kind), 18, what)),
+    entry(line('v0'), 28, 'value'),
+    entry(line('flight'), 28, 'in flight'),
+  ].join('\n');
 }
 
 function drawFrame({ path, label, top, bottom }: PlacedFrame, { columns }: Layout): string {
-  const { frameEnd } = columns;
-  const text =
-    path === ''
-      ? ''
-      : `<text class="m" x="${columns.path}" y="${top + ROW / 2 + DROP}">${escaped(label)}</text>`;
-  return `<g><title>${escaped(path)}</title><rect class="frame" x="${MARGIN}" y="${top - 2}" width="${frameEnd - MARGIN}" height="${bottom - top + 4}" rx="4"/>${text}</g>`;
+  const [width, height] = [columns.frameEnd - MARGIN, bottom - top + 4];
+  const text = `<text class="m" x="${columns.path}" y="${top + ROW / 2 + DROP}">`;
+  return (
+    `<g><title>${escaped(path)}</title><rect class="frame" x="${MARGIN}" y="${top - 2}" ` +
+    `width="${width}" height="${height}" rx="4"/>` +
+    `${path === '' ? '' : `${text}${escaped(label)}</text>`}</g>`
+  );
 }
 
 function drawRow({ row, y, name, operands, type }: PlacedRow, { columns }: Layout): string {
@@ -104,7 +113,8 @@ function drawRow({ row, y, name, operands, type }: PlacedRow, { columns }: Layou
     what === '' ? '' : `<text${style} x="${x}" y="${y + DROP}">${escaped(what)}</text>`;
   return (
     `<g><title>${escaped(tooltip(row.nodes, row.operands))}</title>` +
-    `<rect class="${row.kind}" x="${left}" y="${y - ROW / 2 + 1}" width="${right - left}" height="${ROW - 2}" rx="${isSent ? 8 : 3}"/>` +
+    `<rect class="${row.kind}" x="${left}" y="${y - ROW / 2 + 1}" ` +
+    `width="${right - left}" height="${ROW - 2}" rx="${isSent ? 8 : 3}"/>` +
     text(isSent ? left + 6 : columns.name, name) +
     text(columns.operands, operands, ' class="m"') +
     text(columns.type, type, ' class="m"') +

@@ -1,6 +1,6 @@
 /** Lines beside the rows of a picture: which rows they join, and which of them share a track. */
 import type { Graph } from '../graph.js';
-import type { Node } from '../node.js';
+import type { Node, Value } from '../node.js';
 import type { Row } from './rows.js';
 
 /** A line from the row that makes values to the rows that read them. */
@@ -21,36 +21,47 @@ export interface Lines {
 
 /** The lines between rows, the last of which is the result. Inputs that share a row have none. */
 export function linesOf(graph: Graph, rows: readonly Row[]): Lines {
-  const rowOf = new Map<Node, number>(
-    rows.flatMap(({ nodes }, i) => nodes.map((node) => [node, i])),
-  );
-  const readers = rows.map(() => new Set<number>());
-  const join = (value: { node: Node } | { number: unknown }, to: number): void => {
-    const from = 'node' in value ? rowOf.get(value.node) : undefined;
-    if (from !== undefined && from !== to) readers[from]?.add(to);
+  const readers = readersOf(graph, rows);
+  const lines = { values: [] as Line[], sent: [] as Line[], inFlight: [] as Line[] };
+  const add = (side: keyof Lines, from: number, to: readonly number[]): void => {
+    if (to.length > 0) lines[side].push({ from, to });
   };
-  rows.forEach(({ nodes }, i) => {
-    for (const { reads } of nodes) for (const value of reads) join(value, i);
-  });
-  for (const value of graph.outputs) join(value, rows.length - 1);
-  const [values, sent, inFlight]: Line[][] = [[], [], []] as const;
+  const isSent = (to: number): boolean => rows[to]?.kind === 'collective';
   rows.forEach(({ kind, nodes }, from) => {
-    if (kind === 'input' && nodes.length > 1) return;
-    const all = [...(readers[from] as Set<number>)].filter((to) => to > from).sort((a, b) => a - b);
-    const isSent = (to: number): boolean => rows[to]?.kind === 'collective';
-    const lines =
-      kind === 'collective'
-        ? ([[inFlight, all]] as const)
-        : ([
-            [values, all.filter((to) => !isSent(to))],
-            [sent, all.filter(isSent)],
-          ] as const);
-    for (const [side, to] of lines) if (to.length > 0) side?.push({ from, to });
+    const to = readers[from] as readonly number[];
+    if (kind === 'collective') add('inFlight', from, to);
+    else if (kind !== 'input' || nodes.length === 1) {
+      add(
+        'values',
+        from,
+        to.filter((row) => !isSent(row)),
+      );
+      add('sent', from, to.filter(isSent));
+    }
   });
-  return { values, sent, inFlight } as Lines;
+  return lines;
 }
 
-/** The track of each line: those of one track do not meet, and short ones are nearest to the rows. */
+/** The later rows that read values of each row, in order. */
+function readersOf(graph: Graph, rows: readonly Row[]): number[][] {
+  const rowOf = new Map(
+    rows.flatMap(({ nodes }, i) => nodes.map((node): [Node, number] => [node, i])),
+  );
+  const readers = rows.map(() => new Set<number>());
+  const join = (values: readonly Value[], to: number): void => {
+    for (const value of values) {
+      const from = 'node' in value ? rowOf.get(value.node) : undefined;
+      if (from !== undefined && from < to) readers[from]?.add(to);
+    }
+  };
+  rows.forEach(({ nodes }, i) => {
+    for (const { reads } of nodes) join(reads, i);
+  });
+  join(graph.outputs, rows.length - 1);
+  return readers.map((all) => [...all].sort((a, b) => a - b));
+}
+
+/** The track of each line: those of one do not meet, and short ones are nearest to the rows. */
 export function tracksOf(lines: readonly Line[]): number[] {
   const end = ({ to }: Line): number => to.at(-1) as number;
   const length = (line: Line): number => end(line) - line.from;
