@@ -4,6 +4,7 @@
 const path = require('node:path');
 const { readdirSync, readFileSync, writeFileSync } = require('node:fs');
 const { buildSync } = require('esbuild');
+const { nameClasses } = require('./class-names.cjs');
 
 const root = path.resolve(__dirname, '..');
 const shared = {
@@ -32,20 +33,12 @@ buildSync({
   format: 'esm',
   packages: 'external',
 });
-// A class that speaks of itself becomes `var Tensor = class _Tensor`: programs, printed modules and
-// messages know the first name. esbuild's own `keepNames` would name every closure whenever it is
-// made. The bundle keeps names and lines, and its sources are not in the package: there are no maps.
+// The bundle keeps names and lines, and its sources are not in the package: there are no maps.
 for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).filter((name) =>
   name.endsWith('.js'),
 )) {
   const text = readFileSync(path.join(root, 'dist', file), 'utf8');
-  const named = text
-    .replace(/^\/\/ lib\/.*\n/gm, '') // where esbuild took the code from
-    .replace(
-      /^var (\w+) = class _\1\b.*\{$/gm,
-      (line, name) =>
-        `${line} static { Object.defineProperty(this, "name", { value: "${name}" }); }`,
-    );
+  const named = nameClasses(text.replace(/^\/\/ lib\/.*\n/gm, '')); // the files that code is from
   if (named !== text) writeFileSync(path.join(root, 'dist', file), named);
 }
 buildSync({

@@ -11,6 +11,16 @@ const typescript = /\.m?ts$/;
 /** Anew after a change of these hooks. */
 const cache = path.resolve(here, '..', '..', 'build', 'typescript', String(statSync(here).mtimeMs));
 
+const lib = new URL('../lib/', import.meta.url).href;
+/** URLs of bundled modules of lib by those of their sources, where the process runs a program. */
+let bundled = new Map();
+
+export async function initialize(program) {
+  if (program === null) return;
+  const { bundleOf } = await import('./typescript-bundle.mjs');
+  bundled = await bundleOf(program, cache);
+}
+
 export function resolve(specifier, context, next) {
   if (
     specifier.startsWith('.') &&
@@ -18,9 +28,19 @@ export function resolve(specifier, context, next) {
     typescript.test(context.parentURL ?? '')
   ) {
     const url = new URL(specifier.replace(/js$/, 'ts'), context.parentURL);
-    if (existsSync(url)) return { url: url.href, format: 'module', shortCircuit: true };
+    if (existsSync(url)) return found(url.href);
   }
-  return next(specifier, context);
+  return bundled.has(specifier) ? found(specifier) : next(specifier, context);
+}
+
+function found(url) {
+  const known = bundled.get(url);
+  if (known === undefined && bundled.size > 0 && url.startsWith(lib))
+    throw new Error(
+      `${url} would be a second copy beside the bundle of the library: import it by a relative ` +
+        'path in the program, or set SHARDWISE_TEST_BUNDLES=off',
+    );
+  return { url: known ?? url, format: 'module', shortCircuit: true };
 }
 
 export async function load(url, context, next) {

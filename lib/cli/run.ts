@@ -25,6 +25,8 @@ const JOIN_TIMEOUT_MS = 300_000;
 /** torchrun's default, for several machines. */
 const DEFAULT_PORT = 29_500;
 const MOST_RANKS = 64;
+/** What runs this file as TypeScript, from Node's arguments, runs programs too. */
+const IS_TYPESCRIPT = import.meta.url.endsWith('.ts');
 
 /** Adds the command to `shardwise`. */
 export function addRun(program: Command): void {
@@ -176,7 +178,8 @@ async function countRanks(given: RunOptions['nprocPerNode']): Promise<number> {
  * run it
  */
 function loaderOf(file: string): string[] {
-  if (!/\.[cm]?tsx?$/.test(file) || process.execArgv.some((arg) => /\btsx\b/.test(arg))) return [];
+  const runsBy = IS_TYPESCRIPT || process.execArgv.some((arg) => /\btsx\b/.test(arg));
+  if (runsBy || !/\.[cm]?tsx?$/.test(file)) return [];
   for (const folder of [path.dirname(file), process.cwd()]) {
     try {
       return [

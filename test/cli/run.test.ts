@@ -11,10 +11,11 @@ import { addRun } from '../../lib/cli/run.js';
 import { root } from '../../scripts/check-tree.js';
 import { captureOutput } from '../distributed/support/capture-output.js';
 import { leakedSegments } from '../distributed/support/leaked-segments.js';
+import { programArguments } from '../run-program.js';
 
 const here = fileURLToPath(import.meta.url);
 const program = path.join(root, 'test', 'distributed', 'programs', 'ranks.ts');
-const command = ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts'), 'run'];
+const command = [...programArguments('../lib/cli/main'), 'run'];
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-run-'));
 
 interface Ended {

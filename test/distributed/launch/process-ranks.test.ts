@@ -11,6 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type CollectiveDetails, type LaunchOptions, launch } from '../../../lib/distributed.js';
 import { root } from '../../../scripts/check-tree.js';
+import { programArguments } from '../../run-program.js';
 import { errorOf } from '../support/capture-output.js';
 import { leakedSegments } from '../support/leaked-segments.js';
 import { skipWithoutGloo } from '../support/skip-without-gloo.js';
@@ -318,8 +319,9 @@ describe('ranks that are processes', function () {
 
   async function endWithParent(what: string): Promise<void> {
     const reports = mkdtempSync(path.join(folder, 'parent-'));
-    const cli = ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts')];
-    const command = here.endsWith('.ts') ? cli : [path.join(root, 'dist', 'cli', 'main.js')];
+    const command = here.endsWith('.ts')
+      ? programArguments('../lib/cli/main')
+      : [path.join(root, 'dist', 'cli', 'main.js')];
     const parent = spawn(
       process.execPath,
       [...command, 'run', '--nproc-per-node', '2', program, what, reports],

@@ -9,10 +9,11 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { root } from '../../../scripts/check-tree.js';
+import { programArguments } from '../../run-program.js';
 
 const here = fileURLToPath(import.meta.url);
 const cli = here.endsWith('.ts')
-  ? ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts')]
+  ? programArguments('../lib/cli/main')
   : [path.join(root, 'dist', 'cli', 'main.js')];
 
 /** One of them. */
