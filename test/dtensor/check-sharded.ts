@@ -19,7 +19,7 @@ import { assertWhole, drawSpec, placed } from './random-placements.js';
 /** On four ranks. */
 const meshes = [[4], [2, 2], [2, 1, 2]];
 /** Of one function, in one run. */
-const MOST_CALLS = 36;
+const MOST_CALLS = 24;
 export const runs = Number(process.env['SHARDWISE_TEST_RUNS'] ?? 1);
 const seed = Number(process.env['SHARDWISE_TEST_SEED'] ?? Date.now() % 1e6);
 

@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { programArguments } from '../run-program.js';
 import { isFault, runTrial, shownTrial, type Trial } from './faults.js';
 
-const cases = { ops: 1500, addon: 3000, workers: 6, checkpoint: 2000 };
+const cases = { ops: 1000, addon: 2000, workers: 6, checkpoint: 800 };
 
 describe('fuzzing', () => {
   for (const [target, count] of Object.entries(cases)) {

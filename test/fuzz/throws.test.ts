@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { throwsCampaign } from './throws.js';
 import { contexts } from './throws-contexts.js';
 
-const CALLS = 200_000;
+const CALLS = 40_000;
 
 describe('errors of native code', () => {
   it(`survive garbage collections, ${CALLS} in each synchronous context of a small heap`, async function () {

@@ -7,7 +7,7 @@ import { drawProgram } from './draw.js';
 import { instantiate } from './program.js';
 
 const SEED = 11;
-const PROGRAMS = 500;
+const PROGRAMS = 200;
 const CALLS = 3;
 
 describe('compiled random programs', () => {

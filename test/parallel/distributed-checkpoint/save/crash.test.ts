@@ -10,7 +10,7 @@ import { full } from '../../../../lib/index.js';
 import { programArguments } from '../../../run-program.js';
 
 /** Kills in the suite; SHARDWISE_CRASHES=200 for a long run. */
-const CRASHES = Number(process.env['SHARDWISE_CRASHES'] ?? 20);
+const CRASHES = Number(process.env['SHARDWISE_CRASHES'] ?? 16);
 
 let folder: string;
 before(() => {
