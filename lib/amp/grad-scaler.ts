@@ -4,6 +4,7 @@ import { type DeviceType, deviceTypes } from '../core/device.js';
 import { float16 } from '../core/dtype.js';
 import { AmpError, ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
+import { PREPARE_LOAD, tried } from '../core/prepare-load.js';
 import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -265,6 +266,11 @@ export class GradScaler {
     this.backoffFactor = backoff_factor;
     this.growthInterval = growth_interval;
     this.growthTracker = _growth_tracker;
+  }
+
+  /** @internal */
+  [PREPARE_LOAD](state: GradScalerState): () => void {
+    return tried<GradScalerState | Record<string, never>>(this, state);
   }
 }
 

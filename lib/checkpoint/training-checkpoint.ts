@@ -1,13 +1,21 @@
 /** A training run in one file: modules, optimizers, schedules, plain values, random numbers. */
 import { ArgumentError, CheckpointError } from '../core/errors.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
-import { Generator, getRngState, type RngState, setRngState } from '../core/random.js';
+import { currentGenerator, Generator, getRngState, type RngState } from '../core/random.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { SafetensorsFile } from './load.js';
 import { checkPath, saveSafetensors } from './save.js';
+import {
+  type Change,
+  makeAll,
+  randomChange,
+  stateChange,
+  tensorChange,
+  valueChange,
+} from './state/changes.js';
 import { decodeValue, encodeValue } from './state/json-values.js';
-import { isRecord, isStateful, joined, type Stateful } from './state/paths.js';
+import { isRecord, isStateful, joined, refuseCycles } from './state/paths.js';
 import { withoutTensors, withTensors } from './state/tensor-places.js';
 import type { CheckpointState } from './state/values.js';
 
@@ -45,6 +53,7 @@ export async function saveCheckpoint(file: string, state: CheckpointState): Prom
   const op = 'saveCheckpoint';
   checkPath(op, file);
   requireState(op, state);
+  refuseCycles(op, state);
   const tensors = new Map<string, Tensor>();
   const values = encodeValue(withoutTensors(statesOf(op, state, ''), '', tensors));
   for (const [name, tensor] of tensors) requireOwn(op, name, tensor);
@@ -58,8 +67,10 @@ export async function saveCheckpoint(file: string, state: CheckpointState): Prom
  * Loads a file of {@link saveCheckpoint} into a state and returns the state: objects take theirs by
  * `loadStateDict`, tensors are filled in place, plain values are set.
  *
+ * If it throws, the state and random numbers are as before.
+ *
  * @throws CheckpointError if there is no such file, it is damaged, or it has other names or shapes
- * than the state, before anything changes; what an object refuses is thrown by its `loadStateDict`
+ * than the state; what an object of the program throws in its `loadStateDict`
  * @see PyTorch `torch.load`
  * @example
  * const { step } = await loadCheckpoint('run.safetensors', { model, optimizer, schedule, step: 0 });
@@ -76,10 +87,10 @@ export async function loadCheckpoint<S extends CheckpointState>(
   checkFlag(op, 'strict', strict);
   checkFlag(op, 'rng', rng);
   const saved = await read(file);
-  const loads: (() => void)[] = [];
-  match({ file, strict, loads }, '', state, saved.state);
-  for (const load of loads) load();
-  if (rng) setRngState(saved.random);
+  const changes: Change[] = [];
+  match({ file, strict, changes }, '', state, saved.state);
+  if (rng) changes.push(randomChange(saved.random, currentGenerator()));
+  makeAll(changes);
   return state;
 }
 
@@ -107,8 +118,12 @@ async function read(path: string): Promise<Saved> {
 
 /** The state with the state dicts of its objects in their places. */
 function statesOf(op: string, value: unknown, path: string): unknown {
-  const stateful = asStateful(value);
-  if (stateful !== null) return stateful.stateDict();
+  if (value instanceof Generator) return value.getState();
+  if (isStateful(value)) {
+    const own = value.stateDict();
+    refuseCycles(op, own, path);
+    return own;
+  }
   if (value instanceof Tensor) return value;
   if (Array.isArray(value)) return value.map((each, i) => statesOf(op, each, joined(path, `${i}`)));
   if (isRecord(value))
@@ -125,21 +140,11 @@ function statesOf(op: string, value: unknown, path: string): unknown {
   return value;
 }
 
-/** An object that saves and loads itself; null for others. */
-function asStateful(value: unknown): Stateful | null {
-  if (value instanceof Generator)
-    return {
-      stateDict: () => value.getState(),
-      loadStateDict: (state: RngState) => value.setState(state),
-    };
-  return isStateful(value) ? value : null;
-}
-
 interface Loading {
   readonly file: string;
   readonly strict: boolean;
-  /** What is done when all of the state matches. */
-  readonly loads: (() => void)[];
+  /** What is changed when all of the state matches. */
+  readonly changes: Change[];
 }
 
 type Members = Record<string, unknown>;
@@ -179,16 +184,13 @@ function matchMember(
   name: string,
   loaded: unknown,
 ): void {
-  const { file, loads } = loading;
+  const { file, changes } = loading;
   const value = own[name];
-  const stateful = asStateful(value);
-  if (stateful !== null) loads.push(() => void stateful.loadStateDict(loaded as never));
-  else if (value instanceof Tensor) loads.push(filling(file, path, value, loaded));
+  if (value instanceof Generator) changes.push(randomChange(loaded as RngState, value));
+  else if (isStateful(value)) changes.push(stateChange(value, loaded));
+  else if (value instanceof Tensor) changes.push(filling(file, path, value, loaded));
   else if (isContainer(value) && isContainer(loaded)) match(loading, path, value, loaded);
-  else
-    loads.push(() => {
-      own[name] = loaded;
-    });
+  else changes.push(valueChange(own, name, loaded));
 }
 
 /** Objects and lists that hold more than plain values are loaded member by member. */
@@ -196,14 +198,14 @@ const isContainer = (value: unknown): value is object =>
   (isRecord(value) && Object.keys(value).length > 0) ||
   (Array.isArray(value) && value.some((each) => Object(each) === each));
 
-function filling(file: string, path: string, target: Tensor, loaded: unknown): () => void {
+function filling(file: string, path: string, target: Tensor, loaded: unknown): Change {
   if (!(loaded instanceof Tensor) || !sameShape(loaded.shape, target.shape))
     throw new CheckpointError(
       `${file}: "${path}" of the state is a tensor of shape ${formatShape(target.shape)}, and the ` +
         `checkpoint has ${loaded instanceof Tensor ? formatShape(loaded.shape) : 'no tensor'} there`,
       { file, path },
     );
-  return () => void target.detach().copy_(loaded);
+  return tensorChange(target, loaded);
 }
 
 const listed = (what: string, names: readonly string[]): string[] =>

@@ -1,6 +1,7 @@
 /** The methods of modules about their state: saving it, loading it, and hooks around both. */
 import type { HookHandle } from '../autograd/node.js';
 import { optionsOf } from '../core/options.js';
+import { PREPARE_LOAD } from '../core/prepare-load.js';
 import type { ArgumentsOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { type AnyModule, Module } from './module.js';
@@ -9,6 +10,7 @@ import {
   type LoadResult,
   loadArguments,
   loadState,
+  prepareState,
   type StateDict,
   type StateDictOptions,
 } from './state-dict.js';
@@ -32,6 +34,9 @@ const methods = {
   ): LoadResult {
     return loadState(this, state, loadArguments(...options));
   },
+  [PREPARE_LOAD](this: AnyModule, state: StateDict): (() => void) | null {
+    return this.loadStateDict === methods.loadStateDict ? prepareState(this, state) : null;
+  },
   registerStateDictPreHook(this: AnyModule, hook: unknown): HookHandle {
     return addStateHook(this, 'statePre', hook);
   },
@@ -45,8 +50,10 @@ const methods = {
     return addStateHook(this, 'loadPost', hook);
   },
 };
-for (const [name, value] of Object.entries(methods))
+for (const name of Reflect.ownKeys(methods)) {
+  const value = methods[name as keyof typeof methods];
   Object.defineProperty(Module.prototype, name, { value, writable: true, configurable: true });
+}
 
 declare module './module.js' {
   interface Module<Args extends readonly unknown[], Result> {

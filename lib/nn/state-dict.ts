@@ -139,13 +139,23 @@ class Loading implements LoadStateDictReport {
     const isKnown = (): boolean => !this.strict || this.unmatched().length === 0;
     if (this.errors.length === 0 && (isKnown() || this.postHooks.length > 0)) this.write();
     for (const hook of this.postHooks) checkNothing('registerLoadStateDictPostHook', hook());
+    this.requireFit(kind);
+    return this.result;
+  }
+
+  /** Whether hooks run after the load, and may change what fits. */
+  get hasPostHooks(): boolean {
+    return this.postHooks.length > 0;
+  }
+
+  /** @throws CheckpointError if names or shapes of the state are not those of the module */
+  requireFit(kind: string): void {
     const problems = [...(this.strict ? this.unmatched() : []), ...this.errors];
     if (problems.length > 0)
       throw new CheckpointError(
         `loadStateDict: the state does not fit ${kind}:\n  ${problems.join('\n  ')}`,
         { missingKeys: this.missingKeys, unexpectedKeys: this.unexpectedKeys },
       );
-    return this.result;
   }
 
   private get result(): LoadResult {
@@ -285,11 +295,27 @@ function shardedLike(t: Tensor, source: Tensor): Tensor {
   return source.sharding === null ? t.sharding.replicated(source.detach()) : source;
 }
 
-export function loadState(
-  module: AnyModule,
-  given: StateDict | ReadonlyMap<string, Tensor>,
-  options: LoadOptions,
-): LoadResult {
+type GivenState = StateDict | ReadonlyMap<string, Tensor>;
+
+export function loadState(module: AnyModule, given: GivenState, options: LoadOptions): LoadResult {
+  return collected(module, given, options).load(kindOf(module));
+}
+
+/**
+ * Checks a state and returns what copies it. Null if hooks of the module run after a load, because
+ * they may refuse it.
+ */
+export function prepareState(module: AnyModule, given: GivenState): (() => void) | null {
+  const loading = collected(module, given, loadArguments());
+  if (loading.hasPostHooks) return null;
+  loading.requireFit(kindOf(module));
+  return () => void loading.load(kindOf(module));
+}
+
+const kindOf = (module: AnyModule): string =>
+  Object.getPrototypeOf(module).constructor.name as string;
+
+function collected(module: AnyModule, given: GivenState, options: LoadOptions): Loading {
   if (typeof given !== 'object' || given === null)
     throw unexpected('loadStateDict', 'state', 'an object or a map of tensors by name', given);
   const state =
@@ -297,5 +323,5 @@ export function loadState(
   for (const [name, t] of state) requireTensor(t, 'loadStateDict', String(name));
   const loading = new Loading(options);
   loading.collect(module, state, '');
-  return loading.load(Object.getPrototypeOf(module).constructor.name as string);
+  return loading;
 }

@@ -6,6 +6,7 @@ import { ArgumentError } from '../core/errors.js';
 import { inRegion, layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, unexpected } from '../core/options.js';
 import { PREPARE_CAPTURE } from '../core/prepare-capture.js';
+import { PREPARE_LOAD } from '../core/prepare-load.js';
 import { keep, scope } from '../core/scope.js';
 import { gradOf, setGrad } from '../core/set-grad.js';
 import { formatShape, sameShape } from '../core/shape.js';
@@ -257,30 +258,38 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
    * out of range
    */
   loadStateDict(given: OptimizerStateDict | EarlierOptimizerStateDict): void {
+    this.prepareLoad(given)();
+  }
+
+  /** @internal */
+  [PREPARE_LOAD](given: OptimizerStateDict): (() => void) | null {
+    const isOwn = this.loadStateDict === Optimizer.prototype.loadStateDict;
+    return isOwn ? this.prepareLoad(given) : null;
+  }
+
+  private prepareLoad(given: OptimizerStateDict | EarlierOptimizerStateDict): () => void {
     reportCall(this, 'loadStateDict');
     const op = `${this.constructor.name}.loadStateDict`;
     const { states, groups: saved } = readState(op, given, this.paramGroups, this.stateNames);
-    const groups = saved.map(
-      ({ params: _params, ...rest }, i) =>
-        ({
-          ...this.paramGroups[i],
-          ...loadedGroup(rest, this.paramGroups[i] as object),
-        }) as ParamGroup<H>,
-    );
+    const groups = saved.map(({ params: _params, ...rest }, i) => {
+      const own = this.paramGroups[i] as ParamGroup<H>;
+      return { ...own, ...loadedGroup(rest, own) } as ParamGroup<H>;
+    });
     for (const group of groups) this.checkGroup(group);
-    const copies = states.map((state) => {
+    const copies = states.map((state): [Tensor, ParamState] => {
       const values = copyState(state);
       convertStep(state.param, values, groups[state.group] as ParamGroup<H>);
-      return [state.param, values] as const;
+      return [state.param, values];
     });
-    this.state.clear();
-    for (const [param, values] of copies) this.state.set(param, values);
-    groups.forEach((group, i) => {
-      const own: Hyperparameters = this.paramGroups[i] as ParamGroup<H>;
-      const { lr } = own;
-      Object.assign(own, group);
-      keepRate(own, lr);
-    });
+    return () => {
+      this.state.clear();
+      for (const [param, values] of copies) this.state.set(param, values);
+      groups.forEach((group, i) => {
+        const own: Hyperparameters = this.paramGroups[i] as ParamGroup<H>;
+        const { lr } = own;
+        keepRate(Object.assign(own, group), lr);
+      });
+    };
   }
 
   /** Makes the state that capturable steps need. @internal */

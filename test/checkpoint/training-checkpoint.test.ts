@@ -1,6 +1,6 @@
 /** A run in one file: saved and loaded, it goes on as if it had not stopped. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DTensor, initDeviceMesh, launch, Replicate } from '../../lib/distributed.js';
@@ -9,15 +9,17 @@ import {
   amp,
   CheckpointError,
   Generator,
+  getRngState,
   loadCheckpoint,
   manualSeed,
   nn,
   ones,
   optim,
   rand,
+  type Stateful,
   saveCheckpoint,
   saveSafetensors,
-  type Tensor,
+  Tensor,
   zeros,
 } from '../../lib/index.js';
 
@@ -55,6 +57,33 @@ function makeRun(seed: number) {
     return state.data.best;
   };
   return { state, train };
+}
+
+/** An object of the program with a state: a list and a tensor. */
+function makeOwn(value: number) {
+  const own = {
+    values: [value, value],
+    sum: ones([2]).mul(value),
+    stateDict: () => ({ values: own.values, sum: own.sum }),
+    loadStateDict(state: { values: number[]; sum: Tensor }) {
+      own.values.splice(0, own.values.length, ...state.values);
+      own.sum.copy_(state.sum);
+    },
+  };
+  return own;
+}
+
+/** All values of a state, and of random numbers. */
+async function everything(state: Record<string, unknown>): Promise<unknown> {
+  const values = async (value: unknown): Promise<unknown> => {
+    if (value instanceof Tensor) return value.tolist();
+    const { stateDict } = (value ?? {}) as Partial<Stateful>;
+    if (stateDict !== undefined) return values(stateDict.call(value));
+    if (typeof value !== 'object' || value === null) return value;
+    const entries = Object.entries(value).map(async ([name, each]) => [name, await values(each)]);
+    return Object.fromEntries(await Promise.all(entries));
+  };
+  return [await values(state), getRngState()];
 }
 
 describe('a run that is saved to a file', () => {
@@ -117,6 +146,52 @@ describe('a checkpoint that does not fit', () => {
     assert.deepEqual(fresh.model.stateDict()['0.weight']?.tolist(), before);
   });
 
+  it('leaves all as it was if any of its objects refuses its state', async () => {
+    const { state: saved, train } = makeRun(1);
+    train();
+    const disabled = new amp.GradScaler({ enabled: false });
+    for (const change of [
+      { scaler: disabled },
+      { optimizer: new optim.SGD([saved.average], { lr: 1 }) },
+      { schedule: new optim.lrScheduler.CosineAnnealingLR(saved.optimizer, 5) },
+      { model: new nn.Linear(3, 4) },
+      { own: { ...makeOwn(1), stateDict: () => ({ values: [1], sum: ones([3]) }) } },
+    ]) {
+      await saveCheckpoint(file, { ...saved, first: makeOwn(1), own: makeOwn(1), ...change });
+      const run = makeRun(2);
+      run.train();
+      const state = { ...run.state, first: makeOwn(2), own: makeOwn(2) };
+      const before = await everything(state);
+      await assert.rejects(loadCheckpoint(file, state));
+      assert.deepEqual(await everything(state), before, Object.keys(change)[0]);
+    }
+  });
+
+  it('leaves all as it was if a hook of the module throws after loading', async () => {
+    const first = makeRun(1);
+    first.train();
+    await saveCheckpoint(file, first.state);
+    const { state, train } = makeRun(2);
+    train();
+    state.model.registerLoadStateDictPostHook(() => {
+      throw new Error('no');
+    });
+    const before = await everything(state);
+    await assert.rejects(loadCheckpoint(file, state), /no/);
+    assert.deepEqual(await everything(state), before);
+  });
+
+  it('leaves all as it was if the file ends early', async () => {
+    const first = makeRun(1);
+    await saveCheckpoint(file, first.state);
+    truncateSync(file, statSync(file).size - 8);
+    const { state, train } = makeRun(2);
+    train();
+    const before = await everything(state);
+    await assert.rejects(loadCheckpoint(file, state), CheckpointError);
+    assert.deepEqual(await everything(state), before);
+  });
+
   it('is refused if it is a file of tensors alone', async () => {
     await saveSafetensors(file, { a: ones([1]) });
     await assert.rejects(loadCheckpoint(file, {}), /expected a file of saveCheckpoint/);
@@ -133,6 +208,27 @@ describe('saveCheckpoint', () => {
     );
     await assert.rejects(saveCheckpoint(file, { a: { b: ones([1]) }, 'a.b': ones([1]) }), /twice/);
     await assert.rejects(saveCheckpoint(file, { a: zeros([1], { device: 'meta' }) }), /on meta/);
+  });
+
+  it('refuses a state that contains itself, by its path', async () => {
+    const graph: Record<string, unknown> = { name: 'a' };
+    graph['nodes'] = [1, { graph }];
+    const refused = (state: unknown, message: RegExp) =>
+      assert.rejects(
+        saveCheckpoint(file, state as never),
+        (error: Error) => error instanceof ArgumentError && message.test(error.message),
+      );
+    await refused({ graph }, /saveCheckpoint: "graph\.nodes\.1\.graph" .* is "graph" again/);
+    const whole: Record<string, unknown> = {};
+    whole['self'] = whole;
+    await refused(whole, /"self" of the state is the state itself/);
+    class Owner {
+      readonly self = this;
+    }
+    await refused({ owner: new Owner() }, /"owner\.self" of the state is "owner" again/);
+    const object = { stateDict: () => graph, loadStateDict: () => {} };
+    await refused({ object }, /"object\.nodes\.1\.graph" of the state is "object" again/);
+    await saveCheckpoint(file, { a: { shared: [1] }, b: [graph['name'] as string] });
   });
 
   it('refuses tensors of several ranks, and names distributedCheckpoint', async () => {

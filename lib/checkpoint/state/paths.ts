@@ -1,4 +1,6 @@
 /** Objects of a state, and dotted paths into them. */
+import { ArgumentError } from '../../core/errors.js';
+import { Tensor } from '../../core/tensor.js';
 
 /** An object that saves and loads itself: a module, an optimizer, a schedule, a `GradScaler`. */
 export interface Stateful {
@@ -42,3 +44,25 @@ export function putAt(record: Record<string, unknown>, path: string, value: unkn
   if (before === undefined) putAt(record, name, inner);
   putAt(inner, rest, value);
 }
+
+/** @throws ArgumentError for an object that contains itself, which no file can hold */
+export function refuseCycles(op: string, state: unknown, at = ''): void {
+  const above = new Map<object, string>();
+  const visit = (value: unknown, path: string): void => {
+    if (typeof value !== 'object' || value === null || isLeaf(value)) return;
+    const outer = above.get(value);
+    if (outer !== undefined)
+      throw new ArgumentError(
+        `${op}: "${path}" of the state is ${outer === '' ? 'the state itself' : `"${outer}" again`}; ` +
+          'leave it out, because a file holds no object that contains itself',
+        { op, path },
+      );
+    above.set(value, path);
+    for (const [name, each] of Object.entries(value)) visit(each, joined(path, name));
+    above.delete(value);
+  };
+  visit(state, at);
+}
+
+const isLeaf = (value: object): boolean =>
+  value instanceof Tensor || ArrayBuffer.isView(value) || isStateful(value);

@@ -1,6 +1,7 @@
 /** Schedules that are composed of other schedules. */
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
+import { PREPARE_LOAD, tried } from '../../core/prepare-load.js';
 import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
 import { reportCall } from '../../core/unrepeatable.js';
 import type { Optimizer } from '../optimizer.js';
@@ -175,5 +176,10 @@ export class ChainedScheduler {
    */
   loadStateDict(state: SchedulerState): void {
     loadAll('ChainedScheduler', this.schedulers, split('ChainedScheduler', state).states);
+  }
+
+  /** @internal */
+  [PREPARE_LOAD](state: SchedulerState): () => void {
+    return tried(this, state);
   }
 }

@@ -1,5 +1,6 @@
 /** A schedule that lowers the rates when a metric stops improving. */
 import { checkNumber, checkOneOf, unexpected } from '../../core/options.js';
+import { PREPARE_LOAD, tried } from '../../core/prepare-load.js';
 import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
 import { reportCall } from '../../core/unrepeatable.js';
 import { Optimizer } from '../optimizer.js';
@@ -106,6 +107,11 @@ export class ReduceLROnPlateau {
     loadState(this, state);
     // JSON turns the infinity that `best` starts with into null.
     this.best ??= this.worst();
+  }
+
+  /** @internal */
+  [PREPARE_LOAD](state: SchedulerState): () => void {
+    return tried(this, state);
   }
 
   private worst(): number {

@@ -5,6 +5,7 @@
 import { noGrad } from '../../autograd/grad-mode.js';
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, type NumberRule, unexpected } from '../../core/options.js';
+import { PREPARE_LOAD, tried } from '../../core/prepare-load.js';
 import type { Tensor } from '../../core/tensor.js';
 import { reportCall } from '../../core/unrepeatable.js';
 import { numberOf } from '../capturable.js';
@@ -151,6 +152,11 @@ export abstract class LRScheduler {
    */
   loadStateDict(state: SchedulerState): void {
     loadState(this, state);
+  }
+
+  /** @internal */
+  [PREPARE_LOAD](state: SchedulerState): () => void {
+    return tried(this, state);
   }
 
   /** Computes the rates of step `lastEpoch`; `initial` is true for the step of the constructor. */

@@ -3,7 +3,13 @@
  * is loaded goes into the tensors and objects that are there.
  */
 
-import { isRecord, isStateful, joined, putAt } from '../../../checkpoint/state/paths.js';
+import {
+  isRecord,
+  isStateful,
+  joined,
+  putAt,
+  refuseCycles,
+} from '../../../checkpoint/state/paths.js';
 import { withoutTensors, withTensors } from '../../../checkpoint/state/tensor-places.js';
 import { unexpected } from '../../../core/options.js';
 import {
@@ -197,7 +203,9 @@ export class StateEntries {
   /** The tensors of the state one by one, all else as one value. */
   private visitStateful(path: string, stateful: Stateful): void {
     const given = new Map<string, Tensor>();
-    const value = withoutTensors(stateful.stateDict(), '', given);
+    const state = stateful.stateDict();
+    refuseCycles(this.op, state, path);
+    const value = withoutTensors(state, '', given);
     if (this.saved === null) {
       for (const [name, tensor] of given) this.addTensor(joined(path, name), tensor);
       this.addValue(path, { value, set: () => {} });

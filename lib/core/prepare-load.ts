@@ -1,0 +1,37 @@
+/**
+ * How objects of the library take a state over in two steps, so that a load of several objects
+ * changes none of them if one refuses its state.
+ */
+
+/**
+ * Checks a state and returns what takes it over and cannot fail. Null if only `loadStateDict` shows
+ * whether the state fits: the program overrides it, or has hooks that run after it.
+ *
+ * @internal
+ */
+export const PREPARE_LOAD: unique symbol = Symbol('prepareLoad');
+
+/** @internal */
+export interface PreparesLoad {
+  [PREPARE_LOAD](state: never): (() => void) | null;
+}
+
+interface Loads<State> {
+  stateDict(): State;
+  loadStateDict(state: State): unknown;
+}
+
+/**
+ * Prepares the load of a small state: takes it over, and takes the state before back.
+ *
+ * @internal
+ */
+export function tried<State>(object: Loads<State>, state: State): () => void {
+  const before = object.stateDict();
+  try {
+    object.loadStateDict(state);
+  } finally {
+    object.loadStateDict(before);
+  }
+  return () => void object.loadStateDict(state);
+}
