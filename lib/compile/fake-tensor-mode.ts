@@ -65,7 +65,13 @@ export class FakeTensorMode {
   readonly memory: FakeMemory = new FakeMemory();
   private readonly runCounted = runCounted(this.memory);
 
-  /** Runs a synchronous function under the mode. @throws ArgumentError if it returns a promise */
+  /**
+   * Runs a synchronous function under the mode.
+   *
+   * @throws ArgumentError if it returns a promise
+   * @example
+   * new FakeTensorMode().run(() => ones([1e6, 1e6]).matmul(ones([1e6, 8])).shape); // [1000000, 8]
+   */
   run<T>(fn: () => T): T {
     reportUse('FakeTensorMode.run');
     const before = swapBackend({

@@ -1,6 +1,7 @@
 /** The events of a profile, as the program gets them. */
 import { modulePath } from '../core/module-path.js';
 import type { Shape } from '../core/shape.js';
+import { moduleOf, modulesOfPlans } from './graph-modules.js';
 import type { HostEvent, ProfilerEventKind } from './host-events.js';
 import type { RecordedCollective } from './host-recorder.js';
 import type { ActivityRecord, CommandRecord, MemoryRecord } from './native-records.js';
@@ -98,6 +99,11 @@ export interface KernelEvent {
   readonly bytes: number;
   /** The collective that it is part of; else null. */
   readonly collective: ProfiledCollective | null;
+  /**
+   * The path of the module that it is of, as {@link ProfilerEvent.modulePath}; of a compiled graph,
+   * of the module whose forward was captured. The outermost module of a graph has the graph's name.
+   */
+  readonly modulePath: string | null;
   /** How many kernels ran together, in one pass over their elements: each has a share of the time. */
   readonly together: number;
 }
@@ -162,11 +168,14 @@ class Assembly {
   private readonly byId = new Map<number, Event>();
   private readonly ranks = new Map<number, number | null>();
   private readonly paths = new Map<object, Map<object, string>>();
+  /** The modules of commands of compiled graphs. */
+  private readonly compiled: ReadonlyMap<number, string>;
   private readonly kernels: KernelEvent[] = [];
   private readonly launches: LaunchEvent[] = [];
 
   constructor(recorded: Recorded) {
     this.recorded = recorded;
+    this.compiled = modulesOfPlans(recorded);
   }
 
   events(): Events {
@@ -270,6 +279,7 @@ class Assembly {
       rank: this.rankOf(command?.rankRuntime ?? 0, op),
       bytes: work.bytes,
       collective: collective === null ? null : described(collective),
+      modulePath: moduleOf(op, this.compiled.get(work.command)),
       together: command?.together ?? 1,
     };
     this.kernels.push(event);

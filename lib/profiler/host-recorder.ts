@@ -27,6 +27,13 @@ export interface RecordedCollective extends SeenCollective {
   readonly op: number;
 }
 
+/** Commands that a compiled graph sent, with those numbers; the modules of its kernels, in order. */
+export interface RecordedPlan {
+  readonly after: number;
+  readonly last: number;
+  readonly modules: readonly { readonly path: string }[];
+}
+
 /** What a session wants to have recorded, and where that goes. */
 export interface HostRecord {
   readonly onHost: boolean;
@@ -35,6 +42,7 @@ export interface HostRecord {
   readonly withStack: boolean;
   readonly events: HostEvent[];
   readonly collectives: RecordedCollective[];
+  readonly plans: RecordedPlan[];
   /** The parent of events without another one. */
   root: HostEvent | null;
 }
@@ -128,6 +136,14 @@ const profiler: HostProfiler = {
     } finally {
       close(event);
     }
+  },
+  plan(modules, run) {
+    const record = recordOf(currentRuntime());
+    if (!record?.withModules) return run();
+    const after = words[1] as number;
+    const made = run();
+    record.plans.push({ after, last: words[1] as number, modules });
+    return made;
   },
 };
 

@@ -3,13 +3,17 @@ import { ArgumentError } from '../core/errors.js';
 import { checkFlag, optionsOf } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import { type Events, isWork, type KernelEvent, type ProfilerEvent } from './events.js';
+import { outermostOf } from './graph-modules.js';
 import { printTable, type TableOptions } from './table.js';
 
 /** Options of {@link Profile.keyAverages}. At most one of the last two. */
 export interface KeyAveragesOptions {
   /** A row for each combination of input shapes; needs `recordShapes`. */
   readonly groupByInputShape?: boolean;
-  /** A row for each module path; needs `withModules`. Backward counts for the modules it is of. */
+  /**
+   * A row for each module path; needs `withModules`. Backward counts for the modules it is of.
+   * Modules of a compiled graph have rows by the kernels that come from them.
+   */
   readonly groupByModule?: boolean;
   /** A row for each kernel, copy and kind of collective. */
   readonly groupByKernel?: boolean;
@@ -21,7 +25,7 @@ export interface EventAverage {
   readonly key: string;
   /** The input shapes, with `groupByInputShape`; else ''. */
   readonly inputShapes: string;
-  /** The number of calls; of a module those of its forward. */
+  /** The number of calls; of a module those of its forward, or of the graph that it is in. */
   readonly count: number;
   /** Time of the host with all that was called. */
   readonly cpuTimeTotal: number;
@@ -238,24 +242,63 @@ function byOp({ host }: Events, shapes: boolean): readonly Sums[] {
 const shapesOf = ({ inputShapes }: ProfilerEvent): string =>
   inputShapes === null ? '' : `[${inputShapes.map(formatShape).join(', ')}]`;
 
-/** What runs inside of a module counts for it and for the modules around it. */
+/**
+ * What runs inside of a module counts for it and for the modules around it. A compiled graph runs
+ * no forward: its outermost module has the time of the host, and each module that of its kernels.
+ */
 function byModule({ host }: Events): readonly Sums[] {
   const groups = new Groups();
   for (const event of host) {
     const own = selfMemory(event);
-    for (const path of new Set(event.modulePaths)) {
+    const outermost = outermostOf(event);
+    const around = new Set(event.modulePaths);
+    if (outermost !== null) around.add(outermost);
+    for (const path of around) {
       const row = groups.of(path);
       row.cpuTimeTotal += event.selfCpuTimeTotal;
       row.deviceTimeTotal += event.selfDeviceTimeTotal;
       row.cpuMemoryUsage += own.cpu;
       row.deviceMemoryUsage += own.device;
     }
-    if (event.modulePath === null) continue;
-    addSelf(groups.of(event.modulePath), event);
-    if (event.kind === 'module') groups.of(event.modulePath).count++;
+    const innermost = event.modulePath ?? outermost;
+    if (innermost === null) continue;
+    addSelf(groups.of(innermost), event);
+    const inside = event.kind === 'compiled' ? addGraph(groups, event, around, innermost) : [];
+    if (event.kind === 'module' || (event.modulePath === null && isRun(event)))
+      groups.of(innermost).count++;
+    for (const path of isRun(event) ? inside : []) groups.of(path).count++;
   }
   return groups.all;
 }
+
+const isRun = ({ kind, name }: ProfilerEvent): boolean =>
+  kind === 'compiled' && !name.endsWith(' backward');
+
+/** Adds the kernels of a graph to its modules; returns the paths of those that no event is of. */
+function addGraph(
+  groups: Groups,
+  { kernels }: ProfilerEvent,
+  around: ReadonlySet<string>,
+  innermost: string,
+): readonly string[] {
+  const inside = new Set<string>();
+  for (const kernel of kernels) {
+    const { modulePath, duration } = kernel;
+    if (modulePath === null || modulePath === innermost || !isWork(kernel)) continue;
+    groups.of(innermost).selfDeviceTimeTotal -= duration;
+    groups.of(modulePath).selfDeviceTimeTotal += duration;
+    for (const path of pathsAround(modulePath)) {
+      if (around.has(path)) continue;
+      groups.of(path).deviceTimeTotal += duration;
+      inside.add(path);
+    }
+  }
+  return [...inside];
+}
+
+/** `layers`, `layers.0` and `layers.0.fc` for the last of them. */
+const pathsAround = (path: string): string[] =>
+  path.split('.').map((_, i, parts) => parts.slice(0, i + 1).join('.'));
 
 function byKernel({ kernels }: Events): readonly Sums[] {
   const groups = new Groups();

@@ -7,6 +7,7 @@ import {
   type HostRecord,
   openRoot,
   type RecordedCollective,
+  type RecordedPlan,
   startRecord,
 } from './host-recorder.js';
 import {
@@ -36,6 +37,7 @@ export interface Recorded extends NativeRecords {
   readonly settings: SessionSettings;
   readonly events: readonly HostEvent[];
   readonly collectives: readonly RecordedCollective[];
+  readonly plans: readonly RecordedPlan[];
   /** The rank that was recorded, and the number of all ranks; null outside of ranks. */
   readonly world: { readonly rank: number; readonly worldSize: number } | null;
   /** Microseconds of the clock of commands when `performance.now()` is 0. */
@@ -63,7 +65,7 @@ export class Session {
   constructor(runtime: RankRuntime, settings: SessionSettings) {
     this.runtime = runtime;
     this.settings = settings;
-    this.record = { ...settings, events: [], collectives: [], root: null };
+    this.record = { ...settings, events: [], collectives: [], plans: [], root: null };
     this.whyNoCupti = openLog(runtime.id, settings);
     this.after = words[1] as number;
     startRecord(runtime, this.record);
@@ -106,13 +108,14 @@ export class Session {
     });
     for (const event of record.events) if (Number.isNaN(event.end)) event.end = end;
     const timer = settings.timer === null ? null : whyNoCupti === '' ? settings.timer : 'events';
-    const { events, collectives } = record;
+    const { events, collectives, plans } = record;
     return {
       ...records,
       memory: settings.profileMemory ? records.memory : [],
       settings,
       events,
       collectives,
+      plans,
       world,
       clock,
       start,

@@ -1,6 +1,7 @@
 /** Sums of events and their tables. */
 import assert from 'node:assert/strict';
-import { ArgumentError, matmul, ones, profiler } from '../../lib/index.js';
+import { compile } from '../../lib/compile/index.js';
+import { ArgumentError, matmul, nn, ones, profiler, type Tensor } from '../../lib/index.js';
 import { trainingStep } from './support/training-step.js';
 
 const onCpu = { activities: ['cpu'] } as const;
@@ -54,6 +55,35 @@ describe('Profile.keyAverages', () => {
       .filter(({ isBackward, modulePath }) => isBackward && modulePath === '0');
     assert.ok(sum(inBackward.map(({ selfDeviceTimeTotal }) => selfDeviceTimeTotal)) > 0);
     assert.match(averages.table(), /^-+.*\nModule /);
+  });
+
+  it('groups the kernels of a compiled module by the modules that they come from', () => {
+    const block = () => new nn.Sequential(new nn.Linear(4, 4), new nn.ReLU());
+    const model = new nn.Sequential(block(), block(), new nn.Linear(4, 1));
+    const compiled = compile(model);
+    const step = (run: (x: Tensor) => unknown): void => {
+      (run(ones([8, 4])) as Tensor).sum().backward();
+    };
+    for (let i = 0; i < 2; i++) step(compiled);
+    const settings = { ...onCpu, withModules: true };
+    const expected = profiler.profile(settings, () => step((x) => model(x)));
+    const actual = profiler.profile(settings, () => {
+      for (let i = 0; i < 3; i++) step(compiled);
+    });
+    const rows = actual.keyAverages({ groupByModule: true });
+    const keys = (averages: Iterable<{ key: string }>): string[] =>
+      [...averages].map(({ key }) => key).sort();
+    assert.deepEqual(keys(rows), keys(expected.keyAverages({ groupByModule: true })));
+    for (const { key, count } of rows) assert.equal(count, 3, key);
+    const whole = rows.get('Sequential') ?? assert.fail();
+    const children = ['0', '1', '2'].map((key) => rows.get(key) ?? assert.fail());
+    const inside = sum(children.map((row) => row.deviceTimeTotal));
+    close(whole.deviceTimeTotal, inside + whole.selfDeviceTimeTotal);
+    close(whole.deviceTimeTotal, sum([...rows].map((row) => row.selfDeviceTimeTotal)));
+    assert.ok(inside > 0 && whole.cpuTimeTotal > 0);
+    const inLayer = actual.kernels().filter(({ modulePath }) => modulePath === '0.0');
+    assert.ok(inLayer.some(({ op }) => op?.name.endsWith('backward')));
+    assert.ok(inLayer.some(({ name }) => name === 'matmul'));
   });
 
   it('groups by kernel', () => {

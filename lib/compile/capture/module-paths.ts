@@ -1,5 +1,6 @@
 /** The paths of modules that run while a function is captured. */
 import { callContext } from '../../core/call-context.js';
+import { ModuleOfNode } from '../graph/graph-module.js';
 
 interface ModuleTree {
   namedModules(): Iterable<[string, object]>;
@@ -15,6 +16,7 @@ export class ModulePaths {
   ofCurrentModule(): string {
     const { modules } = callContext;
     const [root] = modules;
+    if (root instanceof ModuleOfNode) return root.path;
     if (root === undefined || modules.length === 1) return '';
     let known = this.paths.get(root);
     if (known === undefined) {

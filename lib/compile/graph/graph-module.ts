@@ -1,6 +1,6 @@
 /** Runs a graph. Its nodes become steps, in which every value is an index into one array. */
 import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
-import { withCallSite } from '../../core/call-context.js';
+import { callContext, withCallSite } from '../../core/call-context.js';
 import { belowDTensor, belowEntry, type Layer } from '../../core/dispatch.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
@@ -34,6 +34,22 @@ export const replayed: { origin: NodeOrigin | null; tags: ReadonlySet<string> | 
   origin: null,
   tags: null,
 };
+
+/**
+ * Stands for the module that a node comes from while its graph runs for another capture, which then
+ * knows the modules that backward is of. @internal
+ */
+export class ModuleOfNode {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+  }
+
+  namedModules(): Iterable<[string, object]> {
+    return [[this.path, this]];
+  }
+}
 
 /**
  * A graph that can be called. Edits take effect at {@link GraphModule.recompile}.
@@ -124,6 +140,7 @@ export class GraphModule {
     const outer = gradMode();
     let mode = outer;
     const captures = layers.backend.capture !== null;
+    const { modules } = callContext;
     const watch = stepWatch.current;
     const hasRegions = this.regions.size > 0 && !captures;
     const dropped = captures ? null : this.dropped;
@@ -135,7 +152,7 @@ export class GraphModule {
           setGradMode(wanted);
           mode = wanted;
         }
-        if (captures) replay(step.node);
+        if (captures) replay(step.node, modules);
         const region = hasRegions ? this.regions.get(i) : undefined;
         if (region !== undefined) {
           this.runRegion(i + 1, region, values);
@@ -146,7 +163,7 @@ export class GraphModule {
           for (const at of dropped[i] as readonly number[]) (values[at] as Tensor).dispose();
       }
     } finally {
-      replay(null);
+      if (captures) replay(null, modules);
       setGradMode(outer);
     }
   }
@@ -168,9 +185,11 @@ export class GraphModule {
 }
 
 /** Sets what a capture that records the run of a node takes over from it. */
-function replay(node: Node | null): void {
+function replay(node: Node | null, modules: readonly object[]): void {
   replayed.origin = node?.origin ?? null;
   replayed.tags = node === null ? null : recomputeTags(node.tags);
+  const path = node?.origin.path ?? '';
+  callContext.modules = path === '' ? modules : [new ModuleOfNode(path)];
 }
 
 /** Runs one node: an op by `layer`, or an effect. @internal */

@@ -17,10 +17,12 @@ const INDEX_VIEW = -3;
 const INT64 = 4;
 const DRAW_PARAMS = ['seedLow', 'seedHigh', 'offset'];
 
-/** A recorded command, for errors. */
+/** A recorded command, for errors and profiles. */
 export interface RecordedCommand {
   readonly op: AnyOp;
   readonly inputs: readonly Tensor[];
+  /** The path of the module that its node comes from. */
+  readonly path: string;
 }
 
 /** An operand in memory: where its words have the slot, and which command uses it. */
@@ -41,6 +43,7 @@ export class CommandRecorder extends CountingWriter implements CommandSink {
   device: Device | null = null;
   /** The first of three words with the random state of the op that runs; -1 if it draws none. */
   private drawWord = -1;
+  private path = '';
 
   /** Whether the commands go to that device. */
   fits(device: Device): boolean {
@@ -48,14 +51,15 @@ export class CommandRecorder extends CountingWriter implements CommandSink {
   }
 
   /**
-   * Runs an op, and records its commands.
+   * Runs an op, and records its commands; `path` is that of the module which called it.
    *
    * @throws what the op throws, and CompileError for what is no command; nothing is then recorded
    */
-  record<T>(drawWord: number, run: () => T): T {
+  record<T>(drawWord: number, path: string, run: () => T): T {
     const { length } = this.words;
     const [commands, uses, device] = [this.commands.length, this.uses.length, this.device];
     this.drawWord = drawWord;
+    this.path = path;
     try {
       return recordCommands(this, run);
     } catch (error) {
@@ -85,7 +89,7 @@ export class CommandRecorder extends CountingWriter implements CommandSink {
     const counts = [this.inputs, this.outputs, this.params, draws, this.estimate];
     for (let i = 0; i < counts.length; i++) this.words[header + 1 + i] = counts[i] as number;
     for (const read of op.params.computed) this.computed.set(read, read());
-    this.commands.push({ op, inputs });
+    this.commands.push({ op, inputs, path: this.path });
   }
 
   refuse(what: string): never {

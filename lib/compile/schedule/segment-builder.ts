@@ -42,7 +42,7 @@ export class SegmentBuilder {
 
   /** Adds a call. False, and nothing is added, if it is no command of this segment. */
   addCall(step: Step): boolean {
-    const { op, params } = step.node;
+    const { op, params, origin } = step.node;
     if (op === null || !isEncodable(op, step)) return false;
     const inputs = step.inputs.map((i) => this.operand(i));
     const into = step.into < 0 ? null : this.operand(step.into);
@@ -52,7 +52,9 @@ export class SegmentBuilder {
       outputs =
         op.view !== null && into === null
           ? [this.view(op, inputs[0] as Tensor, params)]
-          : this.recorder.record(this.drawWord(step), () => runEager(op, inputs, params, into));
+          : this.recorder.record(this.drawWord(step), origin.path, () =>
+              runEager(op, inputs, params, into),
+            );
     } catch {
       return false;
     }

@@ -7,7 +7,7 @@ import { runDeferred } from '../../core/deferred.js';
 import type { Device } from '../../core/device.js';
 import { belowEntry, type Layer } from '../../core/dispatch.js';
 import type { DType } from '../../core/dtype.js';
-import { layers } from '../../core/hooks.js';
+import { hooks, layers } from '../../core/hooks.js';
 import { lateResultOf, lateResults } from '../../core/late-results.js';
 import type { DrawParams } from '../../core/random.js';
 import { currentScope } from '../../core/scope-stack.js';
@@ -164,13 +164,13 @@ export class Segment {
     let made: ReturnType<typeof writer.addon.runPlan>;
     try {
       this.patch(values);
-      made = writer.addon.runPlan(this.plan, stream, scope === null);
+      made = this.runPlan(stream, scope === null);
     } catch (error) {
       if (!this.isOutOfMemory(error)) throw this.explain(error);
       collectGarbage();
       this.patch(values);
       try {
-        made = writer.addon.runPlan(this.plan, stream, scope === null);
+        made = this.runPlan(stream, scope === null);
       } catch (second) {
         // One by one, so that the error names the op that does not fit, or that all fit.
         if (this.isOutOfMemory(second)) return false;
@@ -190,6 +190,14 @@ export class Segment {
     }
     this.finish(values, storages);
     return true;
+  }
+
+  private runPlan(stream: number, withTokens: boolean): ReturnType<typeof writer.addon.runPlan> {
+    const { profiler } = hooks;
+    if (profiler === null) return writer.addon.runPlan(this.plan, stream, withTokens);
+    return profiler.plan(this.parts.commands, () =>
+      writer.addon.runPlan(this.plan, stream, withTokens),
+    );
   }
 
   /** Writes what differs from run to run: memory of given tensors, random state. */
