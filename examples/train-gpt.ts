@@ -5,6 +5,7 @@
  *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--ranks N --parallel ddp|fsdp|fsdp+tp --mesh dp=N,tp=N] [--text file] [--resume] [--json] [--out runs/gpt]
  */
 import { mkdir, writeFile } from 'node:fs/promises';
+import { constants } from 'node:os';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { type Checkpointer, launch } from '../lib/distributed.js';
@@ -251,6 +252,16 @@ async function train(run: Run): Promise<number> {
   return tokensPerSecond;
 }
 
+/** From now on, Ctrl-C ends the program at once: all training is saved. */
+function endAtSignals(saved: string, steps: number, display: Display): void {
+  const end = (signal: NodeJS.Signals): void => {
+    display.end();
+    console.error(`${signal}: ${saved}. To go on: ${continueCommand(steps * 2)}`);
+    process.exit(128 + constants.signals[signal]);
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
+}
+
 /** The program of each rank. */
 async function job(options: Options, share: Share, display: Display): Promise<void> {
   const began = performance.now();
@@ -262,9 +273,11 @@ async function job(options: Options, share: Share, display: Display): Promise<vo
   const { losses } = state.progress;
   if (isFirst) display.begin(described(run), run.first, steps);
   const tokensPerSecond = await train(run);
+  const checkpoint = await checkpointer.save(steps, state);
+  await checkpointer.close();
+  if (isFirst) endAtSignals(`step ${steps} is saved in ${checkpoint}`, steps, display);
   const validationLoss = await validate(run);
   if (isFirst) display.end();
-  const checkpoint = await checkpointer.save(steps, state);
   const sample = json ? '' : await sampleText(model, 'Call me ', 240, device);
   if (!isFirst) return;
   const bigram = bigramLoss(text, config.contextLength);

@@ -3,12 +3,16 @@
  * arguments in one line.
  */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { windowsAt } from '../../examples/common/text.js';
 import { summary } from '../../examples/gpt/display.js';
 import { bigramLoss, evaluationStarts, loadText } from '../../examples/gpt/text.js';
+import { loader } from '../run-program.js';
 import { exampleFile, runExample } from './run-example.js';
 
 const program = exampleFile('train-gpt');
@@ -174,6 +178,27 @@ describe('examples/train-gpt', () => {
     assert.match(header as string, /^GPT of 0\.88M parameters \| cpu \| 2 ranks, ddp.*held out$/);
     assert.match(step as string, /^step 1\/1: loss \d\.\d+, \d+ tokens\/s$/);
     assert.match(stdout, /^go on with: .*--mesh tp=2.*--resume --steps 2$/m);
+  });
+
+  it('has saved all steps when Ctrl-C ends its validation, and says where they are', async function () {
+    this.timeout(60_000);
+    const out = path.join(folder, 'interrupted');
+    const args = ['--device', 'cpu', '--batch', '2', '--steps', '2', '--out', out];
+    const run = spawn(process.execPath, [...loader, program, ...args]); // the whole book
+    const printed = { stdout: '', stderr: '' };
+    for (const stream of ['stdout', 'stderr'] as const)
+      run[stream].on('data', (data: Buffer) => {
+        printed[stream] += data;
+      });
+    const saved = path.join(out, 'checkpoints', 'step-2');
+    while (!existsSync(path.join(saved, 'checkpoint.index.json'))) await sleep(20);
+    await sleep(200); // until the save is over
+    run.kill('SIGINT');
+    const [code, signal] = await once(run, 'close');
+    assert.doesNotMatch(printed.stdout, /validation loss/);
+    assert.ok(code === 130 || signal === 'SIGINT', printed.stderr);
+    assert.match(printed.stderr, /^SIGINT: (step 2 is )?saved (in )?\S*step-2\. To go on: .*--resume/m);
+    assert.doesNotMatch(printed.stderr, /at the end of the next step/);
   });
 
   it('says in one line that the checkpoint is missing or is not its own', () => {

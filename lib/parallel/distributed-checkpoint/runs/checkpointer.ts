@@ -56,8 +56,11 @@ export class Checkpointer {
   private readonly resumeArguments: readonly string[];
   private readonly ranks = new Ranks('signals');
   private readonly unwatch: () => void;
-  private pending: PendingSave | null = null;
-  private isClosing = false;
+  private pending: { readonly folder: string; readonly save: PendingSave } | null = null;
+  /** Whether the program waits for a save, after which there may be no step. */
+  private isSaving = false;
+  /** The folder of the last complete save of this run, or of the one that was resumed. */
+  private saved: string | null = null;
   /** Steps that {@link resume} could not load. */
   private readonly damaged = new Set<number>();
   /** Whether the folder is known to hold no checkpoints of later steps. */
@@ -99,25 +102,37 @@ export class Checkpointer {
     if (signal === null && this.isAsync) {
       await this.finish();
       const folder = stepFolder(this.folder, step);
-      this.pending = await distributedCheckpoint.save(folder, state, { async: true });
+      const save = await distributedCheckpoint.save(folder, state, { async: true });
+      this.pending = { folder, save };
       return;
     }
-    const folder = await this.save(step, state);
+    const folder = await this.saveNow(step, state);
     if (signal !== null) await this.end(signal, folder);
   }
 
   /**
-   * Saves now, whatever `every` is: for the last step of a run. Call it on all ranks.
+   * Saves now, whatever `every` is: for the last step of a run. Call it on all ranks. A signal that
+   * comes during it ends the process at the next step, or when this is closed.
    *
    * @returns the folder of the checkpoint
    * @throws CheckpointError if a rank cannot write, also in the save before; ArgumentError
    */
   async save(step: number, state: CheckpointState): Promise<string> {
     checkNumber(`${OP}.save`, 'step', step, { from: 0, whole: true });
+    this.isSaving = true;
+    try {
+      return await this.saveNow(step, state);
+    } finally {
+      this.isSaving = false;
+    }
+  }
+
+  private async saveNow(step: number, state: CheckpointState): Promise<string> {
     await this.checkFolder(step);
     await this.finish();
     const folder = stepFolder(this.folder, step);
     await distributedCheckpoint.save(folder, state);
+    this.saved = folder;
     await this.removeOld();
     return folder;
   }
@@ -150,6 +165,7 @@ export class Checkpointer {
     for (const step of steps) {
       try {
         await distributedCheckpoint.load(stepFolder(this.folder, step), state);
+        this.saved = stepFolder(this.folder, step);
         return step;
       } catch (error) {
         if (!(error instanceof CheckpointError) || 'missing' in error.details) throw error;
@@ -167,10 +183,11 @@ export class Checkpointer {
 
   /**
    * Waits for the save in the background, and stops watching signals. A signal that came after the
-   * last step, or comes during the wait, ends the process then. @throws CheckpointError
+   * last step, or comes during the wait, ends the process then, and the command that goes on is
+   * printed. @throws CheckpointError
    */
   async close(): Promise<void> {
-    this.isClosing = true;
+    this.isSaving = true;
     let signal: StopSignal | null = null;
     try {
       await this.finish();
@@ -178,7 +195,9 @@ export class Checkpointer {
       signal = signalOf(signalNumber());
       this.unwatch();
     }
-    if (signal !== null) endBy(signal);
+    if (signal === null) return;
+    if (this.saved !== null) this.reportEnd(signal, this.saved);
+    endBy(signal);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -196,7 +215,8 @@ export class Checkpointer {
     const { pending } = this;
     if (pending === null) return;
     this.pending = null;
-    await pending.wait();
+    await pending.save.wait();
+    this.saved = pending.folder;
     await this.removeOld();
   }
 
@@ -207,15 +227,19 @@ export class Checkpointer {
 
   private reportSignal(signal: StopSignal): void {
     if (this.ranks.rank !== 0) return;
-    const plan = this.isClosing
+    const plan = this.isSaving
       ? 'ending when the save is complete'
       : 'saving at the end of the next step';
     console.error(`${signal}: ${plan}; a second ${signal} ends at once`);
   }
 
-  private async end(signal: StopSignal, folder: string): Promise<void> {
+  private reportEnd(signal: StopSignal, folder: string): void {
     if (this.ranks.rank === 0)
       console.error(`${signal}: saved ${folder}. To go on: ${commandLine(this.resumeArguments)}`);
+  }
+
+  private async end(signal: StopSignal, folder: string): Promise<void> {
+    this.reportEnd(signal, folder);
     await this.ranks.arrive();
     endBy(signal);
     await new Promise(() => {}); // the signal ends the process

@@ -222,6 +222,7 @@ describe('a Checkpointer that is closed during a save', () => {
       writeFileSync(path.join(folder, 'go'), '');
       assert.equal((await run.ended).signal, signal, run.output());
       assert.doesNotMatch(run.output(), /has closed/);
+      assert.match(run.output(), new RegExp(`${signal}: saved \\S*step-1\\. To go on: node .*\n`));
       assert.ok(existsSync(complete()), run.output());
       const state = { t: zeros([1000]) };
       await distributedCheckpoint.load(path.join(folder, 'step-1'), state);
