@@ -135,6 +135,15 @@ function describe(frame: Frame, file: string): string {
       ? `${mapped.originalSource}:${mapped.originalLine + 1}:${mapped.originalColumn + 1}`
       : `${file}:${line}:${column}`;
   const short = place.replace(/^file:\/\//, '');
-  const name = frame.getFunctionName();
-  return name === null || name === '' ? short : `${name} (${short})`;
+  const name = nameOf(frame);
+  return name === '' ? short : `${name} (${short})`;
+}
+
+/**
+ * Empty for a function without a name. V8 then suggests one from the text around it, such as
+ * `compile.fullgraph` for the function in `compile(() => …, { fullgraph: true })`.
+ */
+function nameOf(frame: Frame): string {
+  const name = frame.getFunctionName() ?? '';
+  return name.includes('.') && frame.getMethodName() === null ? '' : name;
 }

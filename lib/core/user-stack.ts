@@ -82,7 +82,16 @@ export function siteOf(error: Error): string {
 }
 
 const framesOf = (stack: string): string[] =>
-  stack.split('\n').filter((line) => line.startsWith('    at '));
+  stack
+    .split('\n')
+    .filter((line) => line.startsWith('    at '))
+    .map((line) => line.replace(suggestedName, '$1$2'));
+
+/**
+ * A frame of a function without a name, with that which V8 suggests: `compile.fullgraph` for the one
+ * in `compile(() => …, { fullgraph: true })`. Methods have the name of a class there.
+ */
+const suggestedName = /^( {4}at (?:async )?)[a-z_$][\w$]*(?:\.[\w$]+)+ \(([^()]+)\)$/;
 
 function userLines(stack: string, always: boolean): string[] {
   const lines = framesOf(stack);

@@ -38,6 +38,29 @@ describe('the call site', () => {
   it('is empty if more library frames are on the stack than the search captures', () =>
     assert.equal(below(80), ''));
 
+  it('has no name that only the place of a function suggests, such as that of an option', () => {
+    const compile = (fn: () => string, _options: object): string => fn();
+    const launch = { local: compile };
+    const sites = [
+      compile(() => callSite(), { fullgraph: true }),
+      launch.local(() => callSite(), { timeoutMs: 1 }),
+    ];
+    for (const site of sites) assert.match(site, /^[^ ]*call-site\.test\.[jt]s:\d+:\d+$/);
+  });
+
+  it('has the names of functions, methods and functions that are called as methods', () => {
+    class Model {
+      forward(): string {
+        return callSite();
+      }
+    }
+    const steps = { train: () => callSite(), later: (): string => '' };
+    Object.assign(steps, { later: () => callSite() });
+    assert.match(new Model().forward(), /^forward \(/);
+    assert.match(steps.train(), /^train \(/);
+    assert.match(steps.later(), /^later \(/);
+  });
+
   it('is outside of the given function', () => {
     function program(): string {
       return caller();

@@ -29,6 +29,12 @@ describe('stacks of errors', () => {
     assert.ok(error.stack?.startsWith(`ShapeError [ERR_SHAPE]: ${error.message}\n`));
   });
 
+  it('have no names that only the place of a function suggests, such as that of an option', () => {
+    const compile = (fn: () => void, _options: object): void => fn();
+    const error = errorOf(() => compile(() => void ones([2]).add(ones([3])), { fullgraph: true }));
+    assert.match(frames(error)[0] as string, /^ {4}at [^ ]*user-stack\.test\.[jt]s:\d+:\d+$/);
+  });
+
   it('reach the program through any number of modules, and name the module', () => {
     let model: nn.Linear | nn.Sequential = new nn.Linear(2, 2);
     for (let i = 0; i < 12; i++) model = new nn.Sequential(model);
