@@ -150,6 +150,9 @@ export function setDefaultDevice(name: DeviceName | Device): void {
  * @throws DeviceError if the name is malformed; ArgumentError if `fn` is no function, or returns a
  * promise
  * @see PyTorch `torch.device` as a context manager
+ * @example
+ * const model = withDevice('meta', () => new nn.Linear(8, 4));
+ * model.weight.isMeta; // true
  */
 export function withDevice<T>(name: DeviceName | Device, fn: () => T): T {
   const chosen = device(name);

@@ -25,7 +25,12 @@ import { type CudaStatus, cudaStatus, requireCuda } from './status.js';
 
 export type { CudaStatus } from './status.js';
 
-/** Whether a CUDA device can be used. */
+/**
+ * Whether a CUDA device can be used.
+ *
+ * @example
+ * const model = new nn.Linear(8, 4).to(cuda.isAvailable() ? 'cuda' : 'cpu');
+ */
 export function isAvailable(): boolean {
   return cudaStatus().available;
 }

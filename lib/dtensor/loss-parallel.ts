@@ -17,6 +17,9 @@ import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
  * classes, of class probabilities, and of weights that are sharded or require a gradient;
  * ArgumentError for an asynchronous function
  * @see PyTorch `torch.distributed.tensor.parallel.loss_parallel`
+ * @example
+ * const logits = distributeTensor(randn([4, 8]), mesh, [Shard(1)]);
+ * const loss = lossParallel(() => crossEntropy(logits, tensor([0, 1, 2, 3], { dtype: int64 })));
  */
 export function lossParallel<T>(fn: () => T, enabled = true): T {
   checkFunction('lossParallel', 'fn', fn);

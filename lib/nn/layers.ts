@@ -105,9 +105,7 @@ const bilinearArguments = defineArguments(
   ) => ({ in1Features, in2Features, outFeatures, bias, place }),
 );
 
-/**
- * y = x1^T W x2 + b. Shapes: `[..., in1Features]` and `[..., in2Features]` to `[..., outFeatures]`.
- */
+/** y = x1^T W x2 + b, from `[..., in1Features]` and `[..., in2Features]` to `[..., outFeatures]`. */
 export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
   /** The size of the first input. */
   readonly in1Features: number;
@@ -186,6 +184,7 @@ const fromPretrained = defineFunction(
 /**
  * Looks up rows of a table by index. Shapes: int64 `[...]` to `[..., embeddingDim]`. The row
  * `paddingIdx` is zeros and gets no gradient; a negative one counts from the end.
+ * @example new nn.Embedding(10, 4)(tensor([[1, 2]], { dtype: int64 })).shape; // [1, 2, 4]
  */
 export class Embedding extends Module {
   /** The number of rows. */

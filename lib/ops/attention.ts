@@ -209,6 +209,9 @@ export interface AttentionOptions {
  * @see PyTorch `torch.nn.functional.scaled_dot_product_attention`; Vaswani et al.,
  * arXiv:1706.03762; Dao et al., arXiv:2205.14135; Ainslie et al., arXiv:2305.13245 for grouped
  * heads
+ * @example
+ * const [q, k, v] = randn([3, 2, 4, 16, 8]).unbind() as [Tensor, Tensor, Tensor];
+ * scaledDotProductAttention(q, k, v, { isCausal: true }).shape; // [2, 4, 16, 8]
  */
 export const scaledDotProductAttention = defineFunction(
   'scaledDotProductAttention(query, /, key, value, attnMask, dropoutP, isCausal, *, scale, enableGqa)',

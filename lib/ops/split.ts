@@ -132,7 +132,13 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** Pieces along a dim, as views; the same as {@link split}. */
     split: MethodOf<typeof split>;
-    /** At most `chunks` equal chunks, as views; the same as {@link chunk}. */
+    /**
+     * At most `chunks` equal chunks, as views; the same as {@link chunk}.
+     *
+     * @example
+     * const [first, second] = tensor([1, 2, 3, 4]).chunk(2);
+     * second; // [3, 4]
+     */
     chunk: MethodOf<typeof chunk>;
     /** The slices along a dim, as views; the same as {@link unbind}. */
     unbind: MethodOf<typeof unbind>;

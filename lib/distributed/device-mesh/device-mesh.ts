@@ -137,7 +137,7 @@ export class Mesh {
     return this.coordinate;
   }
 
-  /** This rank's number in the world. */
+  /** This rank's number in the world. @example mesh.getRank() === getRank(); // true */
   getRank(): number {
     return this.context.rank;
   }
@@ -146,6 +146,8 @@ export class Mesh {
    * This rank's coordinate along one dimension, which is optional if there is only one.
    *
    * @throws ArgumentError for an unknown dimension, DistributedError for a rank outside of the mesh
+   * @example
+   * mesh.getLocalRank('tp') < mesh.size('tp'); // true
    */
   getLocalRank(meshDim?: number | string): number {
     const dim = this.onlyDim('getLocalRank', meshDim);

@@ -24,6 +24,8 @@ export interface VisualizeOptions {
  * @throws ShardingError for a plain tensor, or one that is sharded along more than two dims;
  * ArgumentError for another format
  * @see PyTorch `torch.distributed.tensor.debug.visualize_sharding`
+ * @example
+ * visualizeSharding(distributeTensor(ones([4, 2]), mesh, [Shard(0)]));
  */
 export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): string {
   const op = 'visualizeSharding';

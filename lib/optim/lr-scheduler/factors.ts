@@ -96,7 +96,15 @@ const stepArguments = defineArguments(
   }),
 );
 
-/** Multiplies the rates by `gamma` every `stepSize` steps. */
+/**
+ * Multiplies the rates by `gamma` every `stepSize` steps.
+ *
+ * @example
+ * const halved = new optim.lrScheduler.StepLR(optimizer, 1, 0.5);
+ * optimizer.step();
+ * halved.step();
+ * halved.getLastLr(); // [0.0005]
+ */
 export class StepLR extends LRScheduler {
   /** The number of steps between changes. */
   declare readonly stepSize: number;
