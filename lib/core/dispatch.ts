@@ -4,6 +4,7 @@
  * runtime.ts installs them once. While mixed precision is on, a fourth layer before them converts
  * operands.
  */
+import { namedInPlace } from './caller-name.js';
 import { layers } from './hooks.js';
 import type { AnyOp } from './op.js';
 import type { Tensor } from './tensor.js';
@@ -60,12 +61,26 @@ export function belowDTensor(
   return layers.backend.run(op, inputs, params, into);
 }
 
-/** Runs an op with one output and returns it. */
+/** Runs an op with one output and returns it. Errors of an op in place name the method. */
 export function dispatchOne(
   op: AnyOp,
   inputs: readonly Tensor[],
   params: object,
   into: Tensor | null = null,
 ): Tensor {
+  if (into !== null && into === inputs[0]) return dispatchInPlace(op, inputs, params, into);
   return layers.entry(op, inputs, params, into)[0] as Tensor;
+}
+
+function dispatchInPlace(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+  into: Tensor,
+): Tensor {
+  try {
+    return layers.entry(op, inputs, params, into)[0] as Tensor;
+  } catch (error) {
+    throw namedInPlace(error, op.name, into);
+  }
 }

@@ -191,6 +191,8 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    * the function, which copies the others; the tests of layouts then call the function.
    */
   readonly publicCall: ((inputs: readonly Tensor[], params: P) => Tensor | Tensor[]) | null;
+  /** The function that programs call, of an op that is only a step of it; errors name that. */
+  readonly calledBy: string | null;
   /**
    * Of an op that computes with others: whether its gradient rule keeps no gradients. They are then
    * freed and taken over as those of ops with kernels.
@@ -293,6 +295,7 @@ export interface OpDefinition<
   differentiable?: readonly number[];
   keepsNoGrads?: boolean;
   gradientState?: (params: ParamsOf<S>) => unknown;
+  calledBy?: string;
   publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
   autocast?: AutocastPolicy;
   widens?: boolean;
@@ -346,6 +349,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     savesStrides: saves?.strides ?? definition.joinGradients !== undefined,
     differentiable: definition.differentiable ?? null,
     samples: definition.samples,
+    calledBy: definition.calledBy ?? null,
     publicCall: definition.publicCall ?? null,
     keepsNoGrads: definition.keepsNoGrads ?? false,
     gradientState: definition.gradientState ?? null,

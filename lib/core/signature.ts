@@ -8,6 +8,7 @@
 
 import { callContext } from './call-context.js';
 import type { ArgumentsFunction, FunctionOf } from './call-forms.js';
+import { namedAfter } from './caller-name.js';
 import { Device } from './device.js';
 import { DType } from './dtype.js';
 import { ArgumentError } from './errors.js';
@@ -66,7 +67,9 @@ export function defineFunction<const Text extends string, B extends Body>(
 ): FunctionOf<Text, B> {
   const declared = parse(text, body.length);
   declarations.push(declared);
-  const fn = callable(declared, body as unknown as Untyped);
+  const isInPlace = declared.name.endsWith('_');
+  const untyped = body as unknown as Untyped;
+  const fn = callable(declared, isInPlace ? namedBody(declared.name, untyped) : untyped);
   Object.defineProperty(fn, 'name', { value: declared.name, configurable: true });
   byFunction.set(fn, declared);
   return fn as unknown as FunctionOf<Text, B>;
@@ -119,6 +122,17 @@ export function underName<F extends Body>(name: string, body: F): F {
   if (declared !== undefined) byFunction.set(fn, declared);
   named.add(fn);
   return fn as unknown as F;
+}
+
+/** The body of a method in place: its errors name the method, whatever op it runs. */
+function namedBody(name: string, body: Untyped): Untyped {
+  return (a, b, c, d, e, f, o) => {
+    try {
+      return body(a, b, c, d, e, f, o);
+    } catch (error) {
+      throw namedAfter(error, name);
+    }
+  };
 }
 
 /** The method of a function; it passes `this` as the first argument. @internal */

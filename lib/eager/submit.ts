@@ -15,7 +15,7 @@ import {
   ShardwiseError,
 } from '../core/errors.js';
 import { hooks } from '../core/hooks.js';
-import type { AnyOp } from '../core/op.js';
+import { type AnyOp, allOps, opByName } from '../core/op.js';
 import { processRuntime } from '../core/rank-runtime.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -154,6 +154,13 @@ function isNativeError(error: unknown): error is NativeError {
   );
 }
 
+/** A message of native code; where it begins with a kernel, programs may know another name. */
+function withPublicName(message: string): string {
+  const kernel = /^\w+/.exec(message)?.[0] ?? '';
+  const caller = allOps().find((op) => op.kernel === kernel)?.calledBy ?? null;
+  return caller === null ? message : caller + message.slice(kernel.length);
+}
+
 function outOfMemory(
   message: string,
   details: Record<string, unknown>,
@@ -183,14 +190,16 @@ export function translate(
 ): unknown {
   if (!isNativeError(error)) return error;
   const { code } = error;
+  const name = opByName(op)?.calledBy ?? op;
   const operands = inputs.map((t) =>
     t.storage === null
       ? String(t.scalarValue)
       : `${t.dtype.name}${formatShape(t.shape)} on ${t.device}`,
   );
   const message =
-    `${op}: ${error.message}` + `${operands.length ? `\n  operands: ${operands.join('; ')}` : ''}`;
-  const details = { op, operands };
+    `${name}: ${withPublicName(error.message)}` +
+    `${operands.length ? `\n  operands: ${operands.join('; ')}` : ''}`;
+  const details = { op: name, operands };
   const emptied = inputs.find((t) => t.storage !== null && t.storage.nbytes < byteRange(t)[1]);
   if (code === 'SW_INVALID' && emptied !== undefined)
     return resizedAway(emptied, op, message, error);

@@ -99,7 +99,7 @@ function clampInto(
 ): Tensor {
   requireTensor(input, op);
   if (min === null && max === null)
-    throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
+    throw new ArgumentError(`${op}: expected min, max or both`, { op });
   const integers = !input.dtype.isFloatingPoint;
   const isApart = (limit: TensorLike | null): boolean =>
     limit instanceof Tensor ||
@@ -110,8 +110,8 @@ function clampInto(
     if (limit === null) continue;
     if (typeof limit !== 'number' && typeof limit !== 'boolean')
       throw new ArgumentError(
-        `clamp: expected bounds that are numbers or tensors, got ${describe(limit)}`,
-        { op: 'clamp', given: describe(limit) },
+        `${op}: expected bounds that are numbers or tensors, got ${describe(limit)}`,
+        { op, given: describe(limit) },
       );
     if (integers && input.dtype !== bool) checkHeld(op, input.dtype, Number(limit));
   }

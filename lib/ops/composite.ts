@@ -3,6 +3,7 @@
  * registered here with its samples, so that the generated tests check its gradient, its method, its
  * in-place twin and its shape under fake tensors as they check the op table.
  */
+import { namedAfter } from '../core/caller-name.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/modes.js';
 import { formatShape, sameShape } from '../core/shape.js';
@@ -88,7 +89,11 @@ export function overwrite(
   const recorded =
     gradState.recording &&
     (target.requiresGrad || others.some((t) => t instanceof Tensor && t.requiresGrad));
-  return writeBack(name, target, op(recorded ? target.clone() : target));
+  try {
+    return writeBack(name, target, op(recorded ? target.clone() : target));
+  } catch (error) {
+    throw namedAfter(error, name);
+  }
 }
 
 /**

@@ -26,7 +26,7 @@ import { isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { dtypeOrDevice } from '../core/to-target.js';
 import { collapseOperands } from './collapse.js';
-import { addMethod } from './method.js';
+import { addInPlaceMethod, addMethod } from './method.js';
 import { operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { copyRule } from './sharding/pointwise.js';
@@ -252,7 +252,7 @@ function sameRun(a: Tensor, b: Tensor): boolean {
 /** Shared, so that a call without options allocates none. */
 const NO_OPTIONS: { nonBlocking?: boolean } = Object.freeze({});
 
-addMethod('copy_', function (source: TensorLike, options: { nonBlocking?: boolean } = NO_OPTIONS) {
+addInPlaceMethod('copy_', function (source: TensorLike, options: typeof NO_OPTIONS = NO_OPTIONS) {
   const { nonBlocking = false } =
     options === NO_OPTIONS ? NO_OPTIONS : optionsOf('copy_', options, 'nonBlocking');
   const from = operand(source, this.device, 'copy_');

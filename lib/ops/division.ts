@@ -87,10 +87,14 @@ interface DivOptions {
   roundingMode?: RoundingMode;
 }
 
-function divOpOf(options: DivOptions | undefined, names = 'roundingMode'): Op<object> {
-  if (options !== undefined) optionsOf('div', options, names);
+function divOpOf(
+  name: string,
+  options: DivOptions | undefined,
+  names = 'roundingMode',
+): Op<object> {
+  if (options !== undefined) optionsOf(name, options, names);
   const mode = options?.roundingMode ?? null;
-  if (mode !== null) checkOneOf('div', 'roundingMode', mode, ['floor', 'trunc']);
+  if (mode !== null) checkOneOf(name, 'roundingMode', mode, ['floor', 'trunc']);
   return mode === null ? trueDivOp : mode === 'floor' ? floorDivideOp : truncDivideOp;
 }
 
@@ -107,7 +111,7 @@ export function div(
   other: TensorLike,
   options?: DivOptions & OutOption,
 ): Tensor {
-  const op = divOpOf(options, 'roundingMode out');
+  const op = divOpOf('div', options, 'roundingMode out');
   return dispatchInto(op, operands(input, other, 'div'), NO_PARAMS, options?.out);
 }
 
@@ -138,10 +142,15 @@ export const remainder = binaryFunction('remainder', remainderOp);
  */
 export const fmod = binaryFunction('fmod', fmodOp);
 addMethod('div', function (other: TensorLike, options?: DivOptions) {
-  return dispatchOne(divOpOf(options), [this, operand(other, this.device, 'div')], NO_PARAMS);
+  return dispatchOne(
+    divOpOf('div', options),
+    [this, operand(other, this.device, 'div')],
+    NO_PARAMS,
+  );
 });
 addMethod('div_', function (other: TensorLike, options?: DivOptions) {
-  return dispatchOne(divOpOf(options), [this, operand(other, this.device, 'div')], NO_PARAMS, this);
+  const op = divOpOf('div_', options);
+  return dispatchOne(op, [this, operand(other, this.device, 'div_')], NO_PARAMS, this);
 });
 
 declare module '../core/tensor.js' {

@@ -2,6 +2,7 @@
  * Checks of values by which elements are drawn. The kernel makes them, so that no call waits for
  * values; each op returns a copy, so that what draws by it comes after the check.
  */
+import { namedAs } from '../core/caller-name.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { float32, float64, int64 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -27,6 +28,7 @@ const probabilitiesOp: Op<object> = defineOp({
   sharding: { strategies: ([x]) => sameDimStrategies((x as Tensor).ndim, [], 1, 1) },
   meta: widened,
   vjp: 'not-differentiable',
+  calledBy: 'bernoulli',
   publicCall: ([x]) => checkedProbabilities(x),
   samples: () =>
     [[5], [3, 4], [], [0, 3]].map((shape) => ({
@@ -60,6 +62,7 @@ const weightsOp: Op<Weights> = defineOp({
     command.output(y);
   },
   vjp: 'not-differentiable',
+  calledBy: 'multinomial',
   publicCall: ([x], { least }) => checkedWeights(x, least),
   samples: () =>
     [[5], [3, 4], [2, 1, 7], [0, 3]].map((shape) => ({
@@ -70,9 +73,17 @@ const weightsOp: Op<Weights> = defineOp({
 
 const floating = (t: Tensor): Tensor => (t.dtype.isFloatingPoint ? t : t.float()).contiguous();
 
+function checked<P extends object>(op: Op<P>, input: Tensor, params: P): Tensor {
+  try {
+    return dispatchOne(op, [floating(input)], params);
+  } catch (error) {
+    throw namedAs(error, op.name, op.calledBy ?? op.name);
+  }
+}
+
 /** A copy in float32 or float64, which cannot be read unless all are from 0 to 1. @internal */
 export function checkedProbabilities(input: Tensor): Tensor {
-  return dispatchOne(probabilitiesOp, [floating(input)], NO_PARAMS);
+  return checked(probabilitiesOp, input, NO_PARAMS);
 }
 
 /**
@@ -80,5 +91,5 @@ export function checkedProbabilities(input: Tensor): Tensor {
  * `least` of each row above 0. @internal
  */
 export function checkedWeights(input: Tensor, least: number): Tensor {
-  return dispatchOne(weightsOp, [floating(input)], { least });
+  return checked(weightsOp, input, { least });
 }

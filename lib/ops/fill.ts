@@ -12,7 +12,7 @@ import { formatShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { toInteger } from '../core/values.js';
 import { collapseOperands } from './collapse.js';
-import { addMethod } from './method.js';
+import { addInPlaceMethod, addMethod } from './method.js';
 import { describe } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { fillRule } from './sharding/pointwise.js';
@@ -76,7 +76,7 @@ addMethod('fill_', function (value: number | bigint | boolean | Tensor) {
   }
   return dispatchOne(fillOp, [this], { value: fillValue(value, 'fill_') }, this);
 });
-addMethod('zero_', function () {
+addInPlaceMethod('zero_', function () {
   return dispatchOne(fillOp, [this], { value: 0 }, this);
 });
 

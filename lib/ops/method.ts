@@ -1,5 +1,6 @@
 /** Puts methods on Tensor. Each op file declares their types and docs by declaration merging. */
 
+import { namedAfter } from '../core/caller-name.js';
 import { dispatchOne } from '../core/dispatch.js';
 import type { AnyOp } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';
@@ -19,6 +20,17 @@ export function addMethod(name: string | symbol, method: AnyMethod): void {
     writable: true,
     configurable: true,
     enumerable: false,
+  });
+}
+
+/** The same for a method in place that runs other ops: its errors have its name. */
+export function addInPlaceMethod(name: string, method: AnyMethod): void {
+  addMethod(name, function (a?: unknown, b?: unknown) {
+    try {
+      return method.call(this, a, b);
+    } catch (error) {
+      throw namedAfter(error, name);
+    }
   });
 }
 
@@ -57,9 +69,10 @@ export function binaryFunction(name: string, op: AnyOp): BinaryFunction {
     if (more !== undefined) refuseMore(more, name);
     return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS);
   });
-  addMethod(`${name}_`, function (other: TensorLike, more?: unknown) {
-    if (more !== undefined) refuseMore(more, `${name}_`);
-    return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS, this);
+  const inPlace = `${name}_`;
+  addMethod(inPlace, function (other: TensorLike, more?: unknown) {
+    if (more !== undefined) refuseMore(more, inPlace);
+    return dispatchOne(op, [this, operand(other, this.device, inPlace)], NO_PARAMS, this);
   });
   return (input, other, options) => {
     const both = operands(input, other, name);

@@ -1,6 +1,6 @@
 /** The option `out`: a tensor that receives the result of an op. */
 import { toOneDevice } from '../core/device.js';
-import { dispatchOne } from '../core/dispatch.js';
+import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { AutogradError, DeviceError } from '../core/errors.js';
 import { gradState } from '../core/modes.js';
 import type { AnyOp } from '../core/op.js';
@@ -38,7 +38,7 @@ export function dispatchInto(
 ): Tensor {
   if (out === undefined) return dispatchOne(op, inputs, params);
   checkOut(op.name, inputs, out);
-  return dispatchOne(op, inputs, params, out);
+  return dispatch(op, inputs, params, out)[0] as Tensor;
 }
 
 /** Checks the `out` of a call before its result is computed; see {@link dispatchInto}. @internal */

@@ -294,14 +294,11 @@ for (const [name, op] of [
     const both: [Tensor, Tensor] = [this, operand(other, this.device, name)];
     return dispatchOne(op, both, options === undefined ? ALPHA_ONE : alphaOf(options, name, both));
   });
-  addMethod(`${name}_`, function (other: TensorLike, options?: { alpha?: number }) {
-    const both: [Tensor, Tensor] = [this, operand(other, this.device, name)];
-    return dispatchOne(
-      op,
-      both,
-      options === undefined ? ALPHA_ONE : alphaOf(options, `${name}_`, both),
-      this,
-    );
+  const inPlace = `${name}_`;
+  addMethod(inPlace, function (other: TensorLike, options?: { alpha?: number }) {
+    const both: [Tensor, Tensor] = [this, operand(other, this.device, inPlace)];
+    const params = options === undefined ? ALPHA_ONE : alphaOf(options, inPlace, both);
+    return dispatchOne(op, both, params, this);
   });
 }
 
@@ -354,7 +351,7 @@ declare module '../core/tensor.js' {
      * t; // [3, 3]
      */
     mul_(other: TensorLike): this;
-    /** This to the power of `exponent`; the same as {@link pow}. */
+    /** This to the power of `exponent`; {@link pow}. @example tensor([1, 2]).pow(3); // [1, 8] */
     pow(exponent: TensorLike): Tensor;
     /** {@link pow} in place; see {@link Tensor.add_}. */
     pow_(exponent: TensorLike): this;

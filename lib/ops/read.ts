@@ -2,6 +2,7 @@
  * Reads values from tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking).
  * Any shape, layout, dtype and device; no gradient.
  */
+import { namedAs } from '../core/caller-name.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DistributedError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
@@ -49,21 +50,25 @@ const hasMemory = (t: Tensor): boolean => t.numel() > 0 || !t.isFake;
  * The elements as a typed array, row-major; float16 and bfloat16 widened to float32, int64 as
  * BigInt64Array. Blocks.
  */
-function toTypedArray(t: Tensor): TypedArray {
-  const source = dense(t, 'toTypedArray');
+function toTypedArray(t: Tensor, op: string): TypedArray {
+  const source = dense(t, op);
   const raw = rawArray(t.dtype, source.numel()); // empty on a rank outside of the tensor's mesh
-  if (hasMemory(source)) valueAccess().readSync(source, raw);
+  try {
+    if (hasMemory(source)) valueAccess().readSync(source, raw);
+  } catch (error) {
+    throw namedAs(error, 'read', op);
+  }
   if (source !== t) source.dispose();
   return decode(raw, t);
 }
 
-async function read(t: Tensor): Promise<TypedArray> {
-  const source = dense(t, 'read');
+async function read(t: Tensor, op: string): Promise<TypedArray> {
+  const source = dense(t, op);
   const raw = rawArray(t.dtype, source.numel());
   try {
     if (hasMemory(source)) await valueAccess().read(source, raw);
   } catch (error) {
-    throw seenHere(error);
+    throw seenHere(namedAs(error, 'read', op));
   }
   if (source !== t) source.dispose();
   return decode(raw, t);
@@ -129,10 +134,10 @@ function nest(
 }
 
 addMethod('toTypedArray', function () {
-  return toTypedArray(this);
+  return toTypedArray(this, 'toTypedArray');
 });
 addMethod('read', function () {
-  return read(this);
+  return read(this, 'read');
 });
 addMethod('item', function () {
   checkOne(this, 'item');
@@ -145,13 +150,13 @@ addMethod('item', function () {
 });
 addMethod('itemAsync', async function () {
   checkOne(this, 'itemAsync');
-  const values = await read(this);
+  const values = await read(this, 'itemAsync');
   if (values.length === 0) throw outside('itemAsync');
   return surface(values[0] as number | bigint, this);
 });
 addMethod('tolist', function () {
   checkNesting(this.shape);
-  const values = toTypedArray(this);
+  const values = toTypedArray(this, 'tolist');
   return values.length < this.numel() ? [] : nest(values, this, this.shape, 0, 0, values.length);
 });
 

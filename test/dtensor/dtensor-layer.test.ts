@@ -3,11 +3,13 @@
  */
 import assert from 'node:assert/strict';
 import {
+  barrier,
   CommDebugMode,
   type DeviceMesh,
   DTensor,
   distributeTensor,
   explicitRedistribution,
+  getRank,
   initDeviceMesh,
   Partial,
   Replicate,
@@ -20,6 +22,8 @@ import {
   l1Loss,
   library,
   nn,
+  nonzero,
+  nonzeroAsync,
   ones,
   optim,
   type Tensor,
@@ -57,11 +61,11 @@ describe('ops on distributed tensors', () => {
       );
       assert.throws(
         () => ones([4, 2]).add_(sharded(mesh)),
-        /add: expected distributed tensors, got a plain one as input 0/,
+        /add_: expected distributed tensors, got a plain one as input 0/,
       );
       assert.throws(
         () => ones([2]).copy_(DTensor.fromLocal(ones([2]), mesh)),
-        /copy: expected distributed tensors, got a plain one as the tensor to write into/,
+        /copy_: expected distributed tensors, got a plain one as the tensor to write into/,
       );
     },
   );
@@ -130,7 +134,7 @@ describe('ops on distributed tensors', () => {
     const terms = DTensor.fromLocal(ones([2]), mesh, [P]);
     assert.throws(
       () => terms.add_(1),
-      /add: the result is written into float32\[2\] on mesh \(tp: 2\): \[Partial\(sum\)\].* An in-place op may not change placements\./s,
+      /add_: the result is written into float32\[2\] on mesh \(tp: 2\): \[Partial\(sum\)\].* An in-place op may not change placements\./s,
     );
     assert.throws(() => terms.relu_(), /may not change placements/);
   });
@@ -150,7 +154,7 @@ describe('ops on distributed tensors', () => {
       ]) {
         assert.throws(
           () => view.add_(1),
-          /add: this tensor cannot be changed in place: it is a view of a tensor placed as \[Shard\(1\)\] whose data had to be moved for it/,
+          /add_: this tensor cannot be changed in place: it is a view of a tensor placed as \[Shard\(1\)\] whose data had to be moved for it/,
         );
       }
       columns.view([8]).clone().add_(1);
@@ -205,8 +209,41 @@ describe('ops on distributed tensors', () => {
     });
     process.off('warning', listen);
     assert.deepEqual(warnings, [
-      'ShardingWarning: test::doubledOnRanks has no sharding rule: its inputs are replicated on every rank. registerSharding(op, rule) gives a custom op one. This warning is printed once for each op; explicitRedistribution() makes it an error.',
+      'ShardingWarning: test::doubledOnRanks has no sharding rule: its inputs are replicated on every rank. registerSharding(op, rule) gives it one. This warning is printed once for each op; explicitRedistribution() makes it an error.',
     ]);
+  });
+
+  it('warn of ops of the library that replicate with what helps there', async () => {
+    const warnings: string[] = [];
+    const listen = (warning: Error): void => void warnings.push(warning.message);
+    process.on('warning', listen);
+    const refused: string[] = [];
+    const attempt = (blocking: () => unknown): void => {
+      try {
+        blocking();
+      } catch (error) {
+        refused.push((error as Error).message);
+      }
+    };
+    await ranks.run(async () => {
+      const t = distributeTensor(tensor([0, 1, 2, 0]), initDeviceMesh('cpu', [2]), [S0]);
+      assert.deepEqual([...(await (await nonzeroAsync(t)).read())].map(Number), [1, 2]);
+      for (const blocking of [() => nonzero(t), () => t.equal(t)]) {
+        attempt(blocking); // the rank that comes first would have to wait
+        await barrier();
+      }
+      assert.deepEqual(nonzero(t.toLocal()).tolist(), [[1 - getRank()]]);
+    });
+    process.off('warning', listen);
+    assert.equal(refused.length, 2);
+    assert.match(refused[0] as string, /Use `await t\.nonzeroAsync\(…\)` instead\.$/);
+    assert.match(refused[1] as string, /call fullTensor\(\) of distributed ones before that, and/);
+    assert.equal(warnings.length, 1);
+    assert.match(
+      warnings[0] as string,
+      /^nonzero replicates its inputs .* call it on toLocal\(\);/,
+    );
+    assert.doesNotMatch(warnings[0] as string, /registerSharding/);
   });
 
   each('update plain parameters and those of several meshes in one step', async (mesh) => {

@@ -34,7 +34,7 @@ describe('a draw by values of tensors', () => {
   const refused: Record<string, [draw: () => Tensor, expected: RegExp]> = {
     'a weight below 0': [
       () => multinomial(tensor([1, -2]), 1),
-      /multinomial_weights.*: expected finite weights of 0 or more, got -2 at position 1/,
+      /^multinomial: .*: expected finite weights of 0 or more, got -2 at position 1/,
     ],
     'a weight that is no number': [
       () => multinomial(tensor([1, nan]), 1, { replacement: true }),
@@ -77,7 +77,7 @@ describe('a draw by values of tensors', () => {
     ],
     'a probability above 1': [
       () => bernoulli(tensor([0.5, 2], { dtype: float64 })),
-      /bernoulli_probabilities.*: expected probabilities between 0 and 1, got 2 at position 1/,
+      /^bernoulli: .*: expected probabilities between 0 and 1, got 2 at position 1/,
     ],
     'a probability that is no number': [() => bernoulli(tensor(nan)), /got nan at position 0/],
   };

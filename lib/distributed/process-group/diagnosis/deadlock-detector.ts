@@ -7,6 +7,7 @@
 
 import { callContext } from '../../../core/call-context.js';
 import { DistributedError } from '../../../core/errors.js';
+import { Tensor } from '../../../core/tensor.js';
 import {
   type Call,
   checkOrder,
@@ -265,8 +266,7 @@ export class PendingCalls {
     const advice =
       reader === null
         ? 'Use `await t.read()` or `await t.itemAsync()` instead.'
-        : `The result of ${reader} depends on values: \`await input.read()\` before it; for a ` +
-          'distributed tensor, call it on the result of fullTensor().';
+        : `The result of ${reader} depends on values. ${asyncAdvice(reader)}`;
     throw new DistributedError(
       `${reader ?? op}: waiting here would block ranks that share this process: ` +
         `${this.describe(rank)}. ${advice}`,
@@ -279,4 +279,13 @@ export class PendingCalls {
       },
     );
   }
+}
+
+/** What to call in place of a function that waits. */
+function asyncAdvice(reader: string): string {
+  const [name = ''] = reader.split(' ');
+  return `${name}Async` in Tensor.prototype
+    ? `Use \`await t.${name}Async(…)\` instead.`
+    : 'Wait for its inputs with `await input.read()` before it; call fullTensor() of distributed ' +
+        'ones before that, and give it the result.';
 }
