@@ -197,7 +197,10 @@ describe('examples/train-gpt', () => {
     const [code, signal] = await once(run, 'close');
     assert.doesNotMatch(printed.stdout, /validation loss/);
     assert.ok(code === 130 || signal === 'SIGINT', printed.stderr);
-    assert.match(printed.stderr, /^SIGINT: (step 2 is )?saved (in )?\S*step-2\. To go on: .*--resume/m);
+    assert.match(
+      printed.stderr,
+      /^SIGINT: (step 2 is )?saved (in )?\S*step-2\. To go on: .*--resume/m,
+    );
     assert.doesNotMatch(printed.stderr, /at the end of the next step/);
   });
 
