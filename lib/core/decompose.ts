@@ -11,11 +11,16 @@ import type { Tensor } from './tensor.js';
  * @throws ShardwiseError for an op without a decomposition
  * @internal
  */
-export function decomposed<P>(op: Op<P>, inputs: readonly Tensor[], params: P): readonly Tensor[] {
-  if (op.decompose === null) throw new ShardwiseError('ERR_OP', `${op.name} has no decomposition`);
+export function decomposed<P>(
+  op: Op<P>,
+  inputs: readonly Tensor[],
+  params: P,
+  decompose: Op<P>['decompose'] = op.decompose,
+): readonly Tensor[] {
+  if (decompose === null) throw new ShardwiseError('ERR_OP', `${op.name} has no decomposition`);
   const first = op.sharding?.reducedFirst ?? [];
   const given = inputs.map((t, i) => (first.includes(i) ? reduced(t) : t));
-  return op.decompose(given, params);
+  return decompose(given, params);
 }
 
 const isNarrow = (t: Tensor): boolean =>

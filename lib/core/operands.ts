@@ -74,6 +74,8 @@ export const relations: Readonly<Record<string, readonly ArgKind[]>> = {
   atMost: ['dim', 'dim'],
   /** The second dim is a multiple of the first. */
   divides: ['dim', 'dim'],
+  /** From the parameter on, a whole number, there are as many elements as the first dim in the second. */
+  inside: ['param', 'dim', 'dim'],
   /** The dim is the number of dims of the operand. */
   rank: ['operand', 'dim'],
   /** Both have as many dims, and all but the last of the first operand are at most the second's. */

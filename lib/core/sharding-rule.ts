@@ -96,6 +96,11 @@ export interface ShardingRule<P, Inputs extends readonly Tensor[] = readonly Ten
    */
   decomposes?: boolean;
   /**
+   * The decomposition of sharded tensors, where it is not that of the op. It is not recorded, so its
+   * ops need no gradient.
+   */
+  decompose?(inputs: Inputs, params: P): readonly Tensor[];
+  /**
    * Inputs that the decomposition reads more than once, and not linearly. Partial ones are reduced
    * before it runs, because otherwise each op that reads them would reduce them again.
    */

@@ -23,6 +23,8 @@ export interface Sharding {
   };
   /** The state of random draws on the mesh. */
   readonly draws: DrawPlace;
+  /** The number of shards along a dim: the product of the mesh dims that shard it. */
+  shardsAlong(dim: number): number;
   /** The whole tensor on this rank; the caller disposes of it. Ranks communicate. */
   full(op: string): Tensor;
   /**

@@ -194,7 +194,9 @@ function runDecomposed(
   into: Tensor | null,
 ): Tensor[] {
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
-  const outputs = runDecomposition(op.name, () => decomposed(op, plain, params));
+  const outputs = runDecomposition(op.name, () =>
+    decomposed(op, plain, params, op.sharding?.decompose ?? op.decompose),
+  );
   if (into === null) return [...outputs];
   into.copy_(outputs[0] as Tensor);
   return [into];

@@ -10,7 +10,12 @@ import { type DType, float32, float64, int64 } from '../core/dtype.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
-import { oneHot } from './embedding.js';
+import {
+  labelsOf,
+  lossesOfShards,
+  type ShardOfClasses,
+  shardParams,
+} from './cross-entropy-shards.js';
 import { stack } from './join.js';
 import { sampleTensor } from './samples.js';
 import {
@@ -25,39 +30,58 @@ const crossEntropyParams = { ignoreIndex: param.kernel(), labelSmoothing: param.
 /** @internal */
 export type CrossEntropy = ParamsOf<typeof crossEntropyParams>;
 
-const crossEntropyBackward: Op<CrossEntropy> = defineOp({
+const crossEntropyBackward: Op<ShardOfClasses> = defineOp({
   name: 'crossEntropyBackward',
-  doc: 'Gradient of crossEntropy for the logits.',
+  doc: 'Gradient of crossEntropy for the logits of all classes, or of some.',
   inputs: ['g', 'logits', 'lse', 'target', 'weight?'],
   outputs: ['glogits'],
   operands:
-    '(grad: numel(r), logits: [r, c], lse: numel(r), target: numel(r), weight?: numel(c))' +
-    ' -> (gradLogits: [r, c])',
-  params: crossEntropyParams,
-  sharding: crossEntropyBackwardRule,
+    '(grad: numel(r), logits: [r, c], lse: numel(r), target: numel(r), weight?: float numel(classes))' +
+    ' -> (gradLogits: [r, c]) where inside(firstClass, c, classes)',
+  params: shardParams,
+  sharding: crossEntropyBackwardRule<ShardOfClasses>(),
   meta: ([, { shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   vjp: 'not-differentiable',
-  decompose: ([g, x, , target, weight], { ignoreIndex, labelSmoothing }) => {
-    const classes = x.shape[1] as number;
-    const counted = target.ne(ignoreIndex);
-    const labels = oneHot(where(counted, target, 0), classes).to(x.dtype);
-    const weights = weight.storage === null ? x.newOnes([classes]) : weight;
-    const smooth = labels
-      .mul(1 - labelSmoothing)
-      .add(labelSmoothing / classes)
-      .mul(weights);
-    const p = x.softmax(1);
-    const rows = p.mul(smooth.sum(1, { keepdim: true })).sub(smooth);
+  decompose: ([g, x, lse, target, weight], params) => {
+    const { labels, mass, counted } = labelsOf(x, target, weight, params);
+    // Of all classes, so that the second derivative includes that of lse.
+    const p = x.shape[1] === params.classes ? x.softmax(1) : x.sub(lse.unsqueeze(1)).exp();
+    const rows = p.mul(mass.unsqueeze(1)).sub(labels);
     return [where(counted.unsqueeze(1), rows.mul(g.unsqueeze(1)).to(x.dtype), 0)];
   },
-  samples: () =>
-    crossEntropyOp.samples().map(({ inputs: [logits, target, weight], params }) => {
-      const outputs = dispatch(crossEntropyOp, [logits, target, weight], params);
-      const [losses, lse] = outputs as [Tensor, Tensor];
-      const g = sampleTensor(losses.shape, { seed: 9 });
-      return { inputs: [g, logits, lse, target, weight] as const, params };
-    }),
+  samples: () => [...samplesOfAllClasses(), sampleOfSomeClasses()],
 });
+
+/** Gradients of the samples of crossEntropyRows. */
+function samplesOfAllClasses() {
+  return crossEntropyOp.samples().map(({ inputs: [logits, target, weight], params }) => {
+    const outputs = dispatch(crossEntropyOp, [logits, target, weight], params);
+    const [losses, lse] = outputs as [Tensor, Tensor];
+    const g = sampleTensor(losses.shape, { seed: 9 });
+    return {
+      inputs: [g, logits, lse, target, weight] as const,
+      params: ofAllClasses(params, logits),
+    };
+  });
+}
+
+function sampleOfSomeClasses() {
+  const [logits, target] = [
+    sampleTensor([4, 5]),
+    sampleTensor([4], { dtype: int64, low: 0, high: 9 }),
+  ];
+  const [g, lse] = [sampleTensor([4], { seed: 9 }), sampleTensor([4], { low: 3, high: 4 })];
+  const weight = sampleTensor([9], { low: 0.5, seed: 2 });
+  return {
+    inputs: [g, logits, lse, target, weight] as const,
+    params: { ignoreIndex: -100, labelSmoothing: 0.2, firstClass: 3, classes: 9 },
+  };
+}
+
+/** The parameters of a call with the logits of all classes. */
+function ofAllClasses({ ignoreIndex, labelSmoothing }: CrossEntropy, x: Tensor): ShardOfClasses {
+  return { ignoreIndex, labelSmoothing, firstClass: 0, classes: x.shape[1] as number };
+}
 
 /** The metadata of the losses and of the logs of the sums. */
 function perRow({ shape, dtype, device }: Tensor): OutputMeta {
@@ -90,14 +114,14 @@ export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]>
     '(logits: float [r, c], target: numel(r), weight?: numel(c)) -> (losses: numel(r), ' +
     'lse: numel(r))',
   params: crossEntropyParams,
-  sharding: crossEntropyRule,
+  sharding: { ...crossEntropyRule, decompose: lossesOfShards },
   meta: ([logits]) => [perRow(logits), perRow(logits)],
   saves: { inputs: [0, 1, 2], outputs: [1] },
   vjp: (ctx, g) => [
     dispatchOne(
       crossEntropyBackward,
       [g, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)],
-      ctx.params,
+      ofAllClasses(ctx.params, ctx.input(0)),
     ),
     null,
     null,
@@ -208,7 +232,7 @@ export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
         dispatchOne(
           crossEntropyBackward,
           [scaled, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)],
-          ctx.params,
+          ofAllClasses(ctx.params, ctx.input(0)),
         ),
         null,
         null,
@@ -227,7 +251,7 @@ export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
     const [gradient] = decomposed(
       crossEntropyBackward,
       [each, x.detach(), lse.detach(), t, w],
-      params,
+      ofAllClasses(params, x),
     ) as [Tensor];
     return [losses.mul(s), lse, gradient];
   },

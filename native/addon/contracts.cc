@@ -117,6 +117,11 @@ bool divides(const Operands& o, const int8_t* args) {
   return divisor == 0 ? n == 0 : n % divisor == 0;
 }
 
+bool inside(const Operands& o, const int8_t* args) {
+  const int64_t first = count_of(o.param(args[0]), o.dims[args[2]]);
+  return first >= 0 && o.dims[args[1]] <= o.dims[args[2]] - first;
+}
+
 bool rank(const Operands& o, const int8_t* args) { return o[args[0]].ndim == o.dims[args[1]]; }
 
 bool within(const Operands& o, const int8_t* args) {

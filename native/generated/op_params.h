@@ -72,6 +72,15 @@ struct CrossEntropyParams {
 struct CrossEntropyBackwardParams {
   double ignore_index;
   double label_smoothing;
+  double first_class;
+  double classes;
+};
+
+struct CrossEntropyStatisticsParams {
+  double ignore_index;
+  double label_smoothing;
+  double first_class;
+  double classes;
 };
 
 struct DropoutParams {

@@ -161,6 +161,13 @@ const misfits: Record<string, () => void> = {
       [view([8]), view([8])],
       [-100, 0],
     ),
+  'logits of classes beyond the last': () =>
+    submit(
+      'cross_entropy_statistics',
+      [view([8, 2]), view([8], { dtype: INT64 }), absent],
+      [view([8, 1]), view([8])],
+      [-100, 0, 3, 4],
+    ),
   'an output that overlaps itself': () =>
     submit('fill', [], [view([1000, 1000], { strides: [0, 0] })], [1, 0]),
   'sizes beyond the address space': () => submit('fill', [], [view([2 ** 49, 0])], [1, 0]),
@@ -185,7 +192,7 @@ describe('the addon', () => {
           'cross_entropy_backward',
           [view([1]), view([1, 2]), view([1]), target, absent],
           [view([1, 2])],
-          [-100, 0],
+          [-100, 0, 0, 2],
         ),
       code('SW_INDEX'),
     );

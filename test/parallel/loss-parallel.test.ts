@@ -12,14 +12,17 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import {
+  autograd,
   bfloat16,
   type CrossEntropyOptions,
   crossEntropy,
   float32,
   float64,
   manualSeed,
+  memory,
   nn,
   rand,
+  randint,
   randn,
   ShardingError,
   type Tensor,
@@ -49,6 +52,12 @@ const cases: Record<string, CrossEntropyOptions> = {
   },
 };
 
+/** The options with a weight that the rank has made. */
+const ownOptions = (options: CrossEntropyOptions): CrossEntropyOptions =>
+  options.weight
+    ? { ...options, weight: tensor([1, 2, 3, 4, 5, 6, 7], { dtype: float64 }) }
+    : options;
+
 describe('lossParallel', () => {
   for (const [name, options] of Object.entries(cases)) {
     it(
@@ -57,18 +66,14 @@ describe('lossParallel', () => {
         const mesh = initDeviceMesh('cpu', [3], { meshDimNames: ['tp'] });
         const x = logits().requiresGrad_();
         const d = distributeTensor(logits(), mesh, [Shard(-1)]).requiresGrad_();
-        const { weight = null } = options;
-        const own = {
-          ...options,
-          weight: weight === null ? null : tensor([1, 2, 3, 4, 5, 6, 7], { dtype: float64 }),
-        };
+        const own = ownOptions(options);
         const comm = new CommDebugMode();
         const loss = comm.run(() => lossParallel(() => crossEntropy(d, targets(own), own)));
         assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
-        // The largest logit of each row, and the sums that the rows are made of.
+        // The largest lse of the shards of each row, and two sums.
         assert.deepEqual(
           comm.events.map(({ bytes }) => bytes),
-          [6 * 8, (options.labelSmoothing === undefined ? 2 : 3) * 6 * 8],
+          [6 * 8, 2 * 6 * 8],
         );
         assert.equal(placementsOf(loss), '[Replicate()]');
         const expected = crossEntropy(x, targets(own), own);
@@ -82,6 +87,79 @@ describe('lossParallel', () => {
       }),
     );
   }
+
+  for (const [shape, placements] of [
+    [[5], [Shard(1)]],
+    [
+      [2, 3],
+      [Shard(1), Shard(1)],
+    ],
+    [
+      [2, 1, 2],
+      [Shard(1), Shard(0), Shard(1)],
+    ],
+  ] as const) {
+    it(
+      `takes shards of uneven sizes and without classes: ${placements} on [${shape}]`,
+      withRanks(
+        shape.reduce((a, b) => a * b, 1),
+        async () => {
+          const mesh = initDeviceMesh('cpu', shape);
+          const weight = (): Tensor => rand([CLASSES], { dtype: float64 });
+          manualSeed(2);
+          const options = { labelSmoothing: 0.2, ignoreIndex: 2, weight: weight() };
+          const x = logits().requiresGrad_();
+          const d = distributeTensor(logits(), mesh, placements).requiresGrad_();
+          const loss = lossParallel(() => crossEntropy(d, targets(options), options));
+          const expected = crossEntropy(x, targets(options), options);
+          await assertClose(loss, expected, 'the loss');
+          loss.backward();
+          expected.backward();
+          assert.equal(placementsOf(d.grad), `[${placements.join(', ')}]`);
+          await assertClose(d.grad as Tensor, x.grad as Tensor, 'the gradient');
+        },
+      ),
+    );
+  }
+
+  for (const [name, options] of Object.entries(cases))
+    it(
+      `has the second derivatives of the whole loss: ${name}`,
+      withRanks(2, async () => {
+        const mesh = initDeviceMesh('cpu', [2]);
+        const own = ownOptions(options);
+        const second = (x: Tensor): Tensor => {
+          const [g] = autograd.grad(crossEntropy(x, targets(own), own).sum(), x, {
+            createGraph: true,
+          }) as [Tensor];
+          return autograd.grad(g.sin().sum(), x)[0] as Tensor;
+        };
+        const d = distributeTensor(logits(), mesh, [Shard(1)]).requiresGrad_();
+        const got = lossParallel(() => second(d));
+        await assertClose(got, second(logits().requiresGrad_()), 'the second derivative');
+      }),
+    );
+
+  it(
+    'takes no memory but the gradient, in the dtype of the logits',
+    withRanks(4, async () => {
+      const mesh = initDeviceMesh('cpu', [4]);
+      const [rows, classes] = [64, 4096];
+      for (const labelSmoothing of [0, 0.1]) {
+        const local = rand([rows, classes / 4]).to(bfloat16);
+        const d = DTensor.fromLocal(local, mesh, [Shard(1)]).requiresGrad_();
+        const target = randint(0, classes, [rows]);
+        memory.collect();
+        const before = memory.stats().allocatedBytes;
+        memory.resetPeak();
+        lossParallel(() => crossEntropy(d, target, { labelSmoothing })).backward();
+        const growth = memory.stats().peakAllocatedBytes - before;
+        assert.equal(d.grad?.dtype, bfloat16);
+        const allowed = local.nbytes + 16 * rows * 8;
+        assert.ok(growth <= allowed, `${growth} bytes, expected at most ${allowed}`);
+      }
+    }),
+  );
 
   it(
     'works with the module, classes in dim 1, low precision, sharded rows, and backward inside',

@@ -33,6 +33,11 @@ export abstract class LocalShard implements Sharding {
     return (this.spec.mesh as DeviceMesh).draws;
   }
 
+  shardsAlong(dim: number): number {
+    const { mesh, placements } = this.spec;
+    return mesh.shape.reduce((n, ranks, i) => (placements[i]?.isShard(dim) ? n * ranks : n), 1);
+  }
+
   abstract full(op: string): Tensor;
   abstract empty(shape: Shape, dtype: DType, device?: Device): Tensor;
   abstract replicated(t: Tensor): Tensor;

@@ -1,10 +1,10 @@
 /**
  * Sharding of cross entropy: along the rows, and in backward along the classes too. Forward with
- * sharded classes decomposes into a softmax that communicates.
+ * sharded classes decomposes into statistics of the shards, which ranks exchange.
  */
-import type { LocalRun, ShardingRule } from '../../core/sharding-rule.js';
+import type { ShardedCall, ShardingRule } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { isNumber, linearReductions, partialStrategies, strategy } from './strategies.js';
+import { linearReductions, partialStrategies, strategy } from './strategies.js';
 
 interface CrossEntropy {
   ignoreIndex: number;
@@ -39,52 +39,48 @@ export const scaleRowsRule: ShardingRule<object, readonly [Tensor, Tensor]> = {
   },
 };
 
+/** The logits of a call begin at this class. */
+interface FirstClass {
+  firstClass: number;
+}
+
+/** The params of the local call, whose logits, input `logits`, begin at the offset of the shard. */
+function fromOffset<P extends FirstClass>(params: P, { inputs }: ShardedCall, logits: number): P {
+  const offset = inputs[logits]?.offsets[1] ?? 0;
+  return { ...params, firstClass: params.firstClass + offset };
+}
+
+/**
+ * The statistics of shards of the classes. Each shard has its column of the logs of sums, so classes
+ * are sharded only into as many shards as the call has. @internal
+ */
+export function crossEntropyStatisticsRule<
+  P extends FirstClass & { shards: number },
+>(): ShardingRule<P> {
+  return {
+    strategies: (_inputs, { shards }, mesh) => [
+      strategy([0, 0, null], [0, 0]),
+      ...(mesh.divides(0, 1, shards) ? [strategy<P>([1, null, null], [1, 'sum'])] : []),
+    ],
+    localParams: (params, call) => ({
+      ...fromOffset(params, call, 0),
+      shards: call.outputs[0]?.shape[1] ?? params.shards,
+    }),
+    reducedFirst: [0, 1, 2],
+  };
+}
+
 /**
  * Backward. With sharded classes it needs no communication, because forward saved the sum over all
  * classes. It is linear in the incoming gradient. @internal
  */
-export const crossEntropyBackwardRule: ShardingRule<CrossEntropy, Backward> = {
-  strategies: ([, logits]) => {
-    const { dtype } = logits;
-    return [
+export function crossEntropyBackwardRule<P extends FirstClass>(): ShardingRule<P, Backward> {
+  return {
+    strategies: ([, { dtype }]) => [
       strategy([0, 0, 0, 0, null], [0]),
-      strategy([null, 1, null, null, null], [1], gradientOfClasses),
-      ...partialStrategies<CrossEntropy>(5, [0], 1, linearReductions(dtype, dtype)),
-    ];
-  },
-};
-
-/** (softmax * sum of the labels - labels) * g for the classes of the local shard. */
-const gradientOfClasses: LocalRun<CrossEntropy, Backward> = (
-  [g, x, lse, target, weight],
-  { ignoreIndex, labelSmoothing },
-  { inputs: [, shard] },
-) => {
-  const column = lse.unsqueeze(1);
-  const [start, all, here] = [
-    shard?.offsets[1] ?? 0,
-    shard?.globalShape[1] ?? 0,
-    x.shape[1] as number,
-  ];
-  const counted = target.ne(ignoreIndex);
-  const label = target.maskedFill(counted.logicalNot(), 0);
-  const weights = isNumber(weight) ? column.newOnes([all]) : weight.to(column.dtype);
-  const spread = labelSmoothing / all;
-  const total = weights
-    .indexSelect(0, label)
-    .mul(1 - labelSmoothing)
-    .add(weights.sum().mul(spread));
-  const classes = label
-    .newOnes([here])
-    .cumsum(0)
-    .add(start - 1);
-  const smooth = label
-    .unsqueeze(1)
-    .eq(classes)
-    .to(column.dtype)
-    .mul(1 - labelSmoothing)
-    .add(spread)
-    .mul(weights.narrow(0, start, here));
-  const rows = x.to(column.dtype).sub(column).exp().mul(total.unsqueeze(1)).sub(smooth);
-  return [rows.mul(g.unsqueeze(1)).maskedFill(counted.logicalNot().unsqueeze(1), 0).to(x.dtype)];
-};
+      strategy([null, 1, null, null, null], [1]),
+      ...partialStrategies<P>(5, [0], 1, linearReductions(dtype, dtype)),
+    ],
+    localParams: (params, call) => fromOffset(params, call, 1),
+  };
+}

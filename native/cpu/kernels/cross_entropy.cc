@@ -1,6 +1,7 @@
-// Cross entropy of rows of logits: loss = w[t] (lse - x[t]), with label smoothing as in PyTorch: (1
-// - s) w[t] (lse - x[t]) + s / n * sum_c w[c] (lse - x[c]). The gradient needs lse, or comes with
-// the loss from one read of a row.
+// Cross entropy of rows of logits, with the label smoothing of PyTorch: the label of class c is
+// l[c] = w[c] ((1 - s) [c = t] + s / n), mass the sum of l and score that of l x. The loss is
+// mass lse - score, its gradient g (mass softmax(x) - l), from lse or from the same read of a row.
+// Logits of some classes give the lse and the score of these, or their gradient.
 #include <cmath>
 #include <vector>
 
@@ -13,11 +14,23 @@ namespace shardwise::cpu {
 
 namespace {
 
+// An element, of a number too. Not inlined: rows are long, and the conversions of dtypes are large.
+template <class T>
+[[gnu::noinline]] T value_at(const TensorView& view, int64_t i) {
+  if (view.is_immediate) return static_cast<T>(view.scalar);
+  T value;
+  gather(view, i, 1, &value);
+  return value;
+}
+template <class T>
+[[gnu::noinline]] void put(const TensorView& view, int64_t i, T value) {
+  scatter(view, i, 1, &value);
+}
+
 Status check_targets(const KernelCall& call, const TensorView& target, int64_t classes,
                      int64_t ignored) {
   for (int64_t row = 0; row < target.numel; row++) {
-    int64_t t;
-    gather(target, row, 1, &t);
+    const int64_t t = value_at<int64_t>(target, row);
     if (t != ignored && (t < 0 || t >= classes))
       return fail(
           call.error, Code::Index, "target %lld at position %lld is not a class: there are %lld",
@@ -33,51 +46,105 @@ std::vector<T> class_weights(const TensorView& view, int64_t n) {
   return values;
 }
 
-// The value of a number, or of a tensor of one element.
-template <class T>
-T number_of(const TensorView& view) {
-  if (view.is_immediate) return static_cast<T>(view.scalar);
-  T value;
-  gather(view, 0, 1, &value);
-  return value;
-}
-
-// Shared by all rows: class weights and label smoothing.
+// Shared by all rows: class weights, label smoothing, and the classes of the logits.
 template <class T>
 struct Classes {
-  const int64_t n, ignored;
-  const std::vector<T> w;
+  const int64_t n, first, ignored;   // the columns of the logits are the classes first to first + n
+  const std::vector<T> w;            // of all classes
   const T weight_sum, smooth, each;  // `each`: the label that smoothing adds to every class
 
-  Classes(const TensorView& weight, int64_t classes, double smoothing, double ignore_index)
-      : n(classes),
+  Classes(const TensorView& weight, int64_t columns, int64_t first_class, int64_t all,
+          double smoothing, double ignore_index)
+      : n(columns),
+        first(first_class),
         ignored(static_cast<int64_t>(ignore_index)),
-        w(class_weights<T>(weight, classes)),
-        weight_sum(row_sum(w.data(), classes)),
+        w(class_weights<T>(weight, all)),
+        weight_sum(row_sum(w.data(), all)),
         smooth(static_cast<T>(smoothing)),
-        each(smooth / static_cast<T>(classes)) {}
+        each(smooth / static_cast<T>(all)) {}
 
-  double loss(const T* x, double lse, int64_t t) const {
-    const double own = static_cast<double>(w[t]) * (lse - static_cast<double>(x[t]));
-    if (smooth == T(0)) return own;
-    const double spread =
-        static_cast<double>(weight_sum) * lse - static_cast<double>(row_dot(w.data(), x, n));
-    return (1 - static_cast<double>(smooth)) * own + static_cast<double>(each) * spread;
+  bool has(int64_t t) const { return t >= first && t < first + n; }
+
+  // The sum of the labels of all classes.
+  double mass(int64_t t) const {
+    return (1 - static_cast<double>(smooth)) * static_cast<double>(w[t]) +
+           static_cast<double>(each) * static_cast<double>(weight_sum);
   }
 
-  // y = g (mass of the labels * softmax(x) - labels); 0 for an ignored target.
+  // The sum of the logits times their labels; 0 for an ignored target.
+  double score(const T* x, int64_t t) const {
+    if (t == ignored) return 0;
+    double sum = 0;
+    if (has(t))
+      sum = (1 - static_cast<double>(smooth)) * static_cast<double>(w[t]) *
+            static_cast<double>(x[t - first]);
+    if (smooth > T(0))
+      sum += static_cast<double>(each) * static_cast<double>(row_dot(w.data() + first, x, n));
+    return sum;
+  }
+
+  double loss(const T* x, double lse, int64_t t) const {
+    return t == ignored ? 0 : mass(t) * lse - score(x, t);
+  }
+
+  // y = g (mass softmax(x) - labels); 0 for an ignored target.
   void gradient(const T* x, T lse, int64_t t, T g, T* y) const {
     if (t == ignored) {
       for (int64_t i = 0; i < n; i++) y[i] = T(0);
       return;
     }
-    const T mass = (T(1) - smooth) * w[t] + each * weight_sum;
     row_exp(x, lse, y, n);
-    row_affine(y, g * mass, T(0), y, n);
-    if (smooth > T(0)) row_scale_add(w.data(), -g * each, y, n);
-    y[t] -= g * (T(1) - smooth) * w[t];
+    row_affine(y, g * static_cast<T>(mass(t)), T(0), y, n);
+    if (smooth > T(0)) row_scale_add(w.data() + first, -g * each, y, n);
+    if (has(t)) y[t - first] -= g * (T(1) - smooth) * w[t];
   }
 };
+
+template <class T>
+double log_sum(const T* x, int64_t n) {
+  const T largest = n > 0 ? row_max(x, n) : T(-INFINITY);
+  if (largest == T(-INFINITY)) return -INFINITY;
+  return static_cast<double>(largest) + std::log(static_cast<double>(row_exp_sum(x, largest, n)));
+}
+
+// What a call computes for each row, and the classes of its logits.
+struct Forward {
+  int64_t first, classes;
+  double smoothing, ignore_index;
+  bool scores;  // instead of losses
+  const TensorView &value, &lse;
+  const TensorView* gradient = nullptr;
+};
+
+Status forward(const KernelCall& call, const Forward& f) {
+  const TensorView &logits = call.input(0), &target = call.input(1);
+  const int64_t rows = logits.sizes[0], n = logits.sizes[1];
+  const Status status =
+      check_targets(call, target, f.classes, static_cast<int64_t>(f.ignore_index));
+  if (!status.ok()) return status;
+  with_float_type(logits.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Classes<T> classes(call.input(2), n, f.first, f.classes, f.smoothing, f.ignore_index);
+    T scale = T(1);
+    if (f.gradient && rows > 0) scale = value_at<T>(call.input(3), 0);
+    parallel_for(rows, row_grain(n * 4), [&](int64_t begin, int64_t end) {
+      RowBuffer<T> memory(2 * n);
+      for (int64_t row = begin; row < end; row++) {
+        const int64_t t = value_at<int64_t>(target, row);
+        const T* x = read_row(logits, row, n, memory.data());
+        const double lse = log_sum(x, n);
+        const double value = f.scores ? classes.score(x, t) : classes.loss(x, lse, t);
+        put(f.value, row, static_cast<T>(static_cast<double>(scale) * value));
+        put(f.lse, row, static_cast<T>(lse));
+        if (!f.gradient) continue;
+        T* y = row_target(*f.gradient, row, n, memory.data() + n);
+        classes.gradient(x, static_cast<T>(lse), t, scale, y);
+        store_row(*f.gradient, row, n, y, memory.data() + n);
+      }
+    });
+  });
+  return kOk;
+}
 
 }  // namespace
 
@@ -85,37 +152,16 @@ struct Classes {
 // number, or one element), adds the gradient of their sum as a third output.
 Status cross_entropy(const KernelCall& call) {
   const auto& p = call.params_as<CrossEntropyParams>();
-  const TensorView &logits = call.input(0), &target = call.input(1);
-  const int64_t rows = logits.sizes[0], n = logits.sizes[1];
-  const bool with_gradient = call.num_inputs > 3;
-  const Status status = check_targets(call, target, n, static_cast<int64_t>(p.ignore_index));
-  if (!status.ok()) return status;
-  with_float_type(logits.dtype, [&](auto type) {
-    using T = decltype(type);
-    const Classes<T> classes(call.input(2), n, p.label_smoothing, p.ignore_index);
-    T scale = T(1);
-    if (with_gradient && rows > 0) scale = number_of<T>(call.input(3));
-    parallel_for(rows, row_grain(n * 4), [&](int64_t begin, int64_t end) {
-      RowBuffer<T> memory(2 * n);
-      for (int64_t row = begin; row < end; row++) {
-        int64_t t;
-        gather(target, row, 1, &t);
-        const T* x = read_row(logits, row, n, memory.data());
-        const T largest = n > 0 ? row_max(x, n) : T(-INFINITY);
-        const double lse = static_cast<double>(largest) +
-                           std::log(static_cast<double>(row_exp_sum(x, largest, n)));
-        const double loss = t == classes.ignored ? 0 : classes.loss(x, lse, t);
-        const T out[2] = {static_cast<T>(static_cast<double>(scale) * loss), static_cast<T>(lse)};
-        scatter(call.output(0), row, 1, out);
-        scatter(call.output(1), row, 1, out + 1);
-        if (!with_gradient) continue;
-        T* y = row_target(call.output(2), row, n, memory.data() + n);
-        classes.gradient(x, out[1], t, scale, y);
-        store_row(call.output(2), row, n, y, memory.data() + n);
-      }
-    });
-  });
-  return kOk;
+  return forward(
+      call, {0, call.input(0).sizes[1], p.label_smoothing, p.ignore_index, false, call.output(0),
+             call.output(1), call.num_inputs > 3 ? &call.output(2) : nullptr});
+}
+
+// Inputs logits of some classes, target, weight of all; outputs their lse and score.
+Status cross_entropy_statistics(const KernelCall& call) {
+  const auto& p = call.params_as<CrossEntropyStatisticsParams>();
+  return forward(call, {static_cast<int64_t>(p.first_class), static_cast<int64_t>(p.classes),
+                        p.label_smoothing, p.ignore_index, true, call.output(1), call.output(0)});
 }
 
 Status cross_entropy_backward(const KernelCall& call) {
@@ -124,19 +170,17 @@ Status cross_entropy_backward(const KernelCall& call) {
                    &target = call.input(3);
   const TensorView& out = call.output(0);
   const int64_t rows = logits.sizes[0], n = logits.sizes[1];
-  const Status status = check_targets(call, target, n, static_cast<int64_t>(p.ignore_index));
+  const auto all = static_cast<int64_t>(p.classes), first = static_cast<int64_t>(p.first_class);
+  const Status status = check_targets(call, target, all, static_cast<int64_t>(p.ignore_index));
   if (!status.ok()) return status;
   with_float_type(logits.dtype, [&](auto type) {
     using T = decltype(type);
-    const Classes<T> classes(call.input(4), n, p.label_smoothing, p.ignore_index);
+    const Classes<T> classes(call.input(4), n, first, all, p.label_smoothing, p.ignore_index);
     parallel_for(rows, row_grain(n * 4), [&](int64_t begin, int64_t end) {
       RowBuffer<T> memory(2 * n);
       for (int64_t row = begin; row < end; row++) {
-        int64_t t;
-        T g, shift;
-        gather(target, row, 1, &t);
-        gather(grad, row, 1, &g);
-        gather(lse, row, 1, &shift);
+        const int64_t t = value_at<int64_t>(target, row);
+        const T g = value_at<T>(grad, row), shift = value_at<T>(lse, row);
         T* y = row_target(out, row, n, memory.data() + n);
         classes.gradient(read_row(logits, row, n, memory.data()), shift, t, g, y);
         store_row(out, row, n, y, memory.data() + n);

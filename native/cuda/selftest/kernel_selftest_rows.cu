@@ -273,7 +273,7 @@ void entropy_case(const EntropyCase& c) {
   lse.fill([&](int64_t i) { return lses[static_cast<size_t>(i)]; });
   Tensor gx(c.dtype, {c.rows, c.n});
   run(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx},
-      CrossEntropyBackwardParams{-100, s});
+      CrossEntropyBackwardParams{-100, s, 0, double(c.n)});
   compare(what + " backward", gx, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
 
   // Scaled losses and their gradient from one call.
@@ -284,6 +284,58 @@ void entropy_case(const EntropyCase& c) {
   compare(what + " both", loss2, losses, inner_rtol * 4, inner_rtol * 16 * exp_room);
   compare(what + " both lse", lse2, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
   compare(what + " both gradient", gx2, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
+}
+
+// The columns of x are some of the classes: before them there are 5 others, after them 3.
+void entropy_shard_case(const EntropyCase& c) {
+  const std::string what = shape_text({c.rows, c.n}) + " of more classes " + name_of(c.layout) +
+                           (c.weight ? " weights" : "") + (c.smoothing > 0 ? " smooth" : "");
+  const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+  const int64_t first = 5, all = c.n + 8;
+  Tensor x = rows_tensor(c.dtype, c.rows, c.n, c.layout, 1), target(DType::Int64, {c.rows}), w,
+         g(inner, {c.rows}), of_all(inner, {c.rows}), lse(inner, {c.rows, 1}),
+         score(inner, {c.rows}), gx(c.dtype, {c.rows, c.n});
+  x.normal(3);
+  g.normal();
+  target.fill([&](int64_t i) {
+    return i % 5 == 3 ? -100 : double(random_source().bits() % uint64_t(all));
+  });
+  if (c.weight)
+    (w = Tensor(inner, {all})).fill([](int64_t) { return random_source().uniform() + 0.1; });
+  auto weight = [&](int64_t i) { return c.weight ? w.get(i) : 1.0; };
+  double weight_sum = 0;
+  for (int64_t i = 0; i < all; i++) weight_sum += weight(i);
+  const double s = c.smoothing, share = s / double(all), rtol = relative_tolerance(c.dtype),
+               inner_rtol = relative_tolerance(inner);
+  std::vector<double> lses(static_cast<size_t>(c.rows)), scores(lses.size()),
+      gradient(static_cast<size_t>(c.rows * c.n));
+  for (int64_t r = 0; r < c.rows; r++) {
+    double sum = 0;
+    for (int64_t i = 0; i < c.n; i++) sum += std::exp(x.get(r * c.n + i));
+    lses[static_cast<size_t>(r)] = std::log(sum);
+  }
+  of_all.fill([&](int64_t r) { return lses[static_cast<size_t>(r)] + 0.5; });
+  for (int64_t r = 0; r < c.rows; r++) {
+    const int64_t t = static_cast<int64_t>(target.get(r));
+    if (t == -100) continue;
+    const double mass = (1 - s) * weight(t) + share * weight_sum;
+    for (int64_t i = 0; i < c.n; i++) {
+      const int64_t of = first + i;
+      const double v = x.get(r * c.n + i), label = weight(of) * ((of == t ? 1 - s : 0) + share);
+      scores[static_cast<size_t>(r)] += label * v;
+      gradient[static_cast<size_t>(r * c.n + i)] =
+          g.get(r) * (mass * std::exp(v - of_all.get(r)) - label);
+    }
+  }
+  run(what, "cross_entropy_statistics", {&x, &target, &w}, {&lse, &score},
+      CrossEntropyStatisticsParams{-100, s, double(first), double(all)});
+  // 16-bit dtypes use the fast exponential
+  const double exp_room = c.dtype == DType::Float16 || c.dtype == DType::BFloat16 ? 4 : 1;
+  compare(what + " lse", lse, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
+  compare(what + " score", score, scores, inner_rtol * 4, inner_rtol * 4);
+  run(what + " backward", "cross_entropy_backward", {&g, &x, &of_all, &target, &w}, {&gx},
+      CrossEntropyBackwardParams{-100, s, double(first), double(all)});
+  compare(what + " backward", gx, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
 }
 
 }  // namespace
@@ -390,8 +442,10 @@ void test_cross_entropy() {
         for (const double smoothing : {0.0, 0.1})
           for (const Layout layout :
                {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::Transposed})
-            if ((s[1] <= 6000 && !options.sparse) || layout == Layout::Contiguous)
+            if ((s[1] <= 6000 && !options.sparse) || layout == Layout::Contiguous) {
               entropy_case({dtype, s[0], s[1], weight, smoothing, layout});
+              entropy_shard_case({dtype, s[0], s[1], weight, smoothing, layout});
+            }
     for (const int64_t n : {40, 1000, 2048, 5003, 8192, 32768})
       for (const bool weight : {false, true})
         entropy_case({dtype, 10, n, weight, 0, Layout::Contiguous, true});

@@ -218,8 +218,12 @@ void time_rows() {
               bytes);
     bandwidth(("cross_entropy_backward" + shape).c_str(),
               microseconds("cross_entropy_backward", {&g, &x, &lse, &target, nullptr}, {&gx},
-                           CrossEntropyBackwardParams{-100, 0}),
+                           CrossEntropyBackwardParams{-100, 0, 0, double(n)}),
               2 * bytes);
+    bandwidth(("cross_entropy_statistics" + shape).c_str(),
+              microseconds("cross_entropy_statistics", {&x, &target, nullptr}, {&lse, &loss},
+                           CrossEntropyStatisticsParams{-100, 0, 0, double(n)}),
+              bytes);
     Big one(F, {1});
     bandwidth(("cross_entropy and gradient" + shape).c_str(),
               microseconds("cross_entropy", {&x, &target, nullptr, &one}, {&loss, &lse, &gx},

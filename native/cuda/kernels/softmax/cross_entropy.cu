@@ -11,6 +11,8 @@
 //   s: label smoothing; w absent: 1
 //
 // loss and gradient are 0 if t is ignore_index. Any other t outside [0, n) goes to the error slot.
+// cross_entropy_statistics and cross_entropy_backward also take the columns of some of n classes.
+// The first gives lse of these columns and their score, (1 - s) w[t] x[t] + (s / n) sum_c w[c] x[c].
 //   forward   one read of the logits (two with label smoothing): running maximum and sum of
 //             exponentials per thread, merged over a group (part of a warp for short rows, else a
 //             block)
@@ -38,9 +40,11 @@
 namespace shardwise::cuda {
 namespace {
 
-struct Smoothing {
-  double amount;
+struct Labels {
+  double smoothing;
   int64_t ignore_index;
+  int64_t first_class, classes;  // of the first column; of all
+  bool scores;
 };
 
 // A vector of n values with any stride and floating dtype; all ones if data is null.
@@ -77,7 +81,7 @@ constexpr int kBatch = 4;  // vectors in flight per thread
 template <class T>
 __global__ void __launch_bounds__(512)
     cross_entropy_rows(const T* x, Logits shape, const int64_t* target, int64_t target_stride,
-                       ClassWeights weights, Smoothing smoothing, RowFactor<compute_t<T>> scale,
+                       ClassWeights weights, Labels labels, RowFactor<compute_t<T>> scale,
                        IndexErrorSink errors, compute_t<T>* loss, compute_t<T>* lse,
                        RowGroup group) {
   using C = compute_t<T>;
@@ -108,14 +112,15 @@ __global__ void __launch_bounds__(512)
   total = row_reduce(total, MergeOnlineSums<T>{}, OnlineSum<T>::empty(), group, shared);
   const C log_sum = total.maximum + row_log(total.sum);
 
-  C smooth = C(0);  // sum_c w[c] (lse - x[c])
-  if (smoothing.amount != 0) {
+  C smooth = C(0);  // sum_c w[c] (lse - x[c]), or w[c] x[c]
+  if (labels.smoothing != 0) {
     for (int64_t first = int64_t(place.slot) * V - shift; first < last; first += step) {
       const Vec<T, V> raw = load_logits<V>(row, first, shape);
 #pragma unroll
       for (int i = 0; i < V; i++)
         if (first + i >= 0 && first + i < last)
-          smooth += weights.at<C>(first + i) * (log_sum - to_compute<C>(raw[i]));
+          smooth += weights.at<C>(labels.first_class + first + i) *
+                    (labels.scores ? to_compute<C>(raw[i]) : log_sum - to_compute<C>(raw[i]));
     }
     smooth = row_reduce(smooth, SumOp{}, C(0), group, shared_sum);
   }
@@ -123,13 +128,16 @@ __global__ void __launch_bounds__(512)
   if (lse) lse[index] = log_sum;
   const int64_t t = target[index * target_stride];
   C value = C(0);
-  if (t != smoothing.ignore_index) {
-    if (t < 0 || t >= shape.n) {
-      errors.report(t, shape.n, index);
+  if (t != labels.ignore_index) {
+    if (t < 0 || t >= labels.classes) {
+      errors.report(t, labels.classes, index);
     } else {
-      value = weights.at<C>(t) * (log_sum - to_compute<C>(row[t * shape.step]));
-      if (smoothing.amount != 0)
-        value = C(1 - smoothing.amount) * value + C(smoothing.amount) / C(shape.n) * smooth;
+      const int64_t column = t - labels.first_class;
+      const bool has = column >= 0 && column < shape.n;
+      const C picked = has ? to_compute<C>(row[column * shape.step]) : C(0);
+      value = weights.at<C>(t) * (labels.scores ? picked : log_sum - picked);
+      if (labels.smoothing != 0)
+        value = C(1 - labels.smoothing) * value + C(labels.smoothing) / C(labels.classes) * smooth;
     }
   }
   if (loss) loss[index] = scale.of(index) * value;
@@ -150,9 +158,8 @@ __global__ void __launch_bounds__(256)
     cross_entropy_gradient(const T* x, Logits shape, RowFactor<compute_t<T>> factors,
                            const void* lse, int64_t lse_stride, DType lse_dtype,
                            const int64_t* target, int64_t target_stride, ClassWeights weights,
-                           const compute_t<T>* weight_sum, Smoothing smoothing,
-                           IndexErrorSink errors, T* gx, uint32_t blocks_per_row,
-                           bool out_vectors) {
+                           const compute_t<T>* weight_sum, Labels labels, IndexErrorSink errors,
+                           T* gx, uint32_t blocks_per_row, bool out_vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   const int64_t index = blockIdx.x / blocks_per_row, block = blockIdx.x % blocks_per_row;
@@ -166,15 +173,17 @@ __global__ void __launch_bounds__(256)
   for (int c = 0; c < kBatch; c++) raw[c] = load_logits<V>(row, first_of(c), shape);
 
   const int64_t t = target[index * target_stride];
-  const bool valid = t >= 0 && t < shape.n, used = valid && t != smoothing.ignore_index;
-  if (!valid && t != smoothing.ignore_index && block == 0 && threadIdx.x == 0)
-    errors.report(t, shape.n, index);
+  const bool valid = t >= 0 && t < labels.classes, used = valid && t != labels.ignore_index;
+  if (!valid && t != labels.ignore_index && block == 0 && threadIdx.x == 0)
+    errors.report(t, labels.classes, index);
+  const int64_t column = t - labels.first_class;
   const C log_sum = load_floating<C>(lse, index * lse_stride, lse_dtype);
   const C scale = used ? factors.of(index) : C(0);
-  const C amount = C(smoothing.amount), share = amount / C(shape.n);
+  const C amount = C(labels.smoothing), share = amount / C(labels.classes);
   const C hit = used ? (C(1) - amount) * weights.at<C>(t) * scale : C(0);
-  const C spread = used && smoothing.amount != 0 ? share * scale : C(0);
-  const C all = spread != C(0) ? hit + spread * (weights.data ? *weight_sum : C(shape.n)) : hit;
+  const C spread = used && labels.smoothing != 0 ? share * scale : C(0);
+  const C sum = spread != C(0) && weights.data ? *weight_sum : C(labels.classes);
+  const C all = hit + spread * sum;
 #pragma unroll
   for (int c = 0; c < kBatch; c++) {
     const int64_t first = first_of(c);
@@ -183,9 +192,9 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int i = 0; i < V; i++) {
       C d = all * row_exp<T>(to_compute<C>(raw[c][i]) - log_sum);
-      if (first + i == t) d -= hit;
+      if (first + i == column) d -= hit;
       if (spread != C(0) && first + i >= 0 && first + i < shape.n)
-        d -= spread * weights.at<C>(first + i);
+        d -= spread * weights.at<C>(labels.first_class + first + i);
       out[i] = from_compute<T>(used ? d : C(0));
     }
     store_masked<V>(to, first, shape.n, out, out_vectors);
@@ -203,9 +212,17 @@ ClassWeights weights_of(const TensorView& w) {
   return {w.data, w.strides[0], w.dtype};
 }
 
+Labels labels_of(const CrossEntropyRows& r, double smoothing) {
+  return {smoothing, r.ignore_index, r.first_class, r.classes, r.scores};
+}
+
 template <class C>
 C* output_of(const TensorView& view) {
   return view.is_immediate ? nullptr : static_cast<C*>(view.data);
+}
+
+Status too_many_rows(const KernelCall& call) {
+  return fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
 }
 
 // The gradient from lse.
@@ -228,7 +245,7 @@ Status gradient(const KernelCall& call, const CrossEntropyRows& r, double label_
         status = Status{Code::OutOfMemory};
         return;
       }
-      sum_weights<C><<<1, 1024, 0, stream.handle>>>(weights, shape.n, weight_sum);
+      sum_weights<C><<<1, 1024, 0, stream.handle>>>(weights, r.classes, weight_sum);
     }
     const T* from = static_cast<const T*>(x.data);
     T* to = static_cast<T*>(gx.data);
@@ -240,46 +257,25 @@ Status gradient(const KernelCall& call, const CrossEntropyRows& r, double label_
     while (threads < 256 && threads * kBatch < vectors) threads *= 2;
     const int64_t blocks_per_row = ceil_div(vectors, threads * kBatch);
     if (blocks_per_row * shape.rows >= (int64_t(1) << 31)) {
-      status = fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
+      status = too_many_rows(call);
       return;
     }
     cross_entropy_gradient<T><<<blocks_per_row * shape.rows, threads, 0, stream.handle>>>(
         from, shape, RowFactor<C>(r), lse.data, lse.strides[0], lse.dtype,
         static_cast<const int64_t*>(target.data), target.strides[0], weights, weight_sum,
-        Smoothing{label_smoothing, r.ignore_index}, stream.index_errors(call), to,
+        labels_of(r, label_smoothing), stream.index_errors(call), to,
         static_cast<uint32_t>(blocks_per_row), out_vectors);
   });
   if (!found) return unsupported(call, x.dtype);
   return status.ok() ? launched(call) : status;
 }
 
-}  // namespace
-
-Status cross_entropy(const KernelCall& call) {
-  const TensorView &x = call.input(0), &target = call.input(1), &weight = call.input(2);
-  const auto& params = call.params_as<CrossEntropyParams>();
-  const Logits shape = logits_of(x);
-  if (shape.rows == 0) return kOk;
-  if (shape.rows >= (int64_t(1) << 31))
-    return fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
+// Losses, or scores, and lse.
+Status forward(const KernelCall& call, const CrossEntropyRows& r, double label_smoothing) {
+  if (label_smoothing == 0 && cross_entropy_loss_rows(call, r)) return launched(call);
+  const Logits shape = logits_of(*r.x);
   Stream& stream = stream_of(call);
-  const bool both = call.num_inputs > 3 && call.num_outputs > 2 && !call.output(2).is_immediate;
-  CrossEntropyRows r = {
-      &x,      &target, &weight,         static_cast<int64_t>(params.ignore_index),
-      nullptr, 0,       &call.output(0), &call.output(1),
-      nullptr};
-  if (both) {
-    r.g = &call.input(3);
-    r.g_stride = r.g->is_immediate || r.g->numel == 1 ? 0 : r.g->strides[0];
-    r.gx = &call.output(2);
-    if (params.label_smoothing == 0 && cross_entropy_both_rows(call, r)) return launched(call);
-    if (r.lse->is_immediate)
-      return fail(call.error, Code::Invalid,
-                  "cross_entropy: a gradient needs the log of the sums as an output");
-  }
-  if (params.label_smoothing == 0 && cross_entropy_loss_rows(call, r))
-    return both ? gradient(call, r, 0) : launched(call);
-  const bool found = dispatch_floating(x.dtype, [&](auto tag) {
+  const bool found = dispatch_floating(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     using C = compute_t<T>;
     const int64_t vectors = ceil_div(shape.n, kVec16<T>);
@@ -290,14 +286,54 @@ Status cross_entropy(const KernelCall& call) {
     if (vectors > 256) plan.group.lanes = plan.threads;  // the whole block
     plan.blocks =
         vectors > 256 ? shape.rows : ceil_div(shape.rows, plan.threads / plan.group.lanes);
-    launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(x.data), shape,
-                static_cast<const int64_t*>(target.data), target.strides[0], weights_of(weight),
-                Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)},
-                RowFactor<C>(r), stream.index_errors(call), output_of<C>(call.output(0)),
-                output_of<C>(call.output(1)), plan.group);
+    launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(r.x->data), shape,
+                static_cast<const int64_t*>(r.target->data), r.target->strides[0],
+                weights_of(*r.weight), labels_of(r, label_smoothing), RowFactor<C>(r),
+                stream.index_errors(call), output_of<C>(*r.loss), output_of<C>(*r.lse), plan.group);
   });
-  if (!found) return unsupported(call, x.dtype);
-  return both ? gradient(call, r, params.label_smoothing) : launched(call);
+  return found ? launched(call) : unsupported(call, r.x->dtype);
+}
+
+}  // namespace
+
+Status cross_entropy(const KernelCall& call) {
+  const TensorView& x = call.input(0);
+  const auto& params = call.params_as<CrossEntropyParams>();
+  if (x.sizes[0] == 0) return kOk;
+  if (x.sizes[0] >= (int64_t(1) << 31)) return too_many_rows(call);
+  CrossEntropyRows r = {
+      &x,     &call.input(1), &call.input(2),  static_cast<int64_t>(params.ignore_index),
+      0,      x.sizes[1],     &call.output(0), &call.output(1),
+      nullptr};
+  const bool both = call.num_inputs > 3 && call.num_outputs > 2 && !call.output(2).is_immediate;
+  if (!both) return forward(call, r, params.label_smoothing);
+  r.g = &call.input(3);
+  r.g_stride = r.g->is_immediate || r.g->numel == 1 ? 0 : r.g->strides[0];
+  r.gx = &call.output(2);
+  if (params.label_smoothing == 0 && cross_entropy_both_rows(call, r)) return launched(call);
+  if (r.lse->is_immediate)
+    return fail(call.error, Code::Invalid,
+                "cross_entropy: a gradient needs the log of the sums as an output");
+  const Status status = forward(call, r, params.label_smoothing);
+  return status.ok() ? gradient(call, r, params.label_smoothing) : status;
+}
+
+Status cross_entropy_statistics(const KernelCall& call) {
+  const TensorView& x = call.input(0);
+  const auto& params = call.params_as<CrossEntropyStatisticsParams>();
+  if (x.sizes[0] == 0) return kOk;
+  if (x.sizes[0] >= (int64_t(1) << 31)) return too_many_rows(call);
+  CrossEntropyRows r = {&x,
+                        &call.input(1),
+                        &call.input(2),
+                        static_cast<int64_t>(params.ignore_index),
+                        static_cast<int64_t>(params.first_class),
+                        static_cast<int64_t>(params.classes),
+                        &call.output(1),
+                        &call.output(0),
+                        nullptr};
+  r.scores = true;
+  return forward(call, r, params.label_smoothing);
 }
 
 Status cross_entropy_backward(const KernelCall& call) {
@@ -305,8 +341,9 @@ Status cross_entropy_backward(const KernelCall& call) {
   const TensorView &g = call.input(0), &x = call.input(1), &lse = call.input(2),
                    &target = call.input(3), &weight = call.input(4);
   return gradient(call,
-                  {&x, &target, &weight, static_cast<int64_t>(params.ignore_index), &g,
-                   g.strides[0], nullptr, &lse, &call.output(0)},
+                  {&x, &target, &weight, static_cast<int64_t>(params.ignore_index),
+                   static_cast<int64_t>(params.first_class), static_cast<int64_t>(params.classes),
+                   nullptr, &lse, &call.output(0), &g, g.strides[0]},
                   params.label_smoothing);
 }
 

@@ -8,10 +8,12 @@ namespace shardwise::cuda {
 struct CrossEntropyRows {
   const TensorView *x, *target, *weight;
   int64_t ignore_index;
-  // The gradient of the losses, one per row; or their scale, a number or one element. Null: 1.
-  const TensorView* g;
-  int64_t g_stride;
+  int64_t first_class, classes;  // x has the columns from first_class on, weight all classes
   const TensorView *loss, *lse, *gx;
+  // The gradient of the losses, one per row; or their scale, a number or one element. Null: 1.
+  const TensorView* g = nullptr;
+  int64_t g_stride = 0;
+  bool scores = false;  // loss gets the scores: what the columns of x subtract from it
 };
 
 // The factor of each row in the kernels.

@@ -2,7 +2,7 @@
 // label smoothing, the common case; cross_entropy.cu has the formulas and all other rows.
 //
 //   loss      one read: a block for a row, running maximum and sum per thread, eight vectors in
-//             flight
+//             flight; of some classes lse and score
 //   gradient  one read and one write from lse: blocks of 1024 vectors, four in flight a thread
 //   both      loss and gradient from one read and one write: a cluster of up to 8 blocks keeps a
 //             row in its shared memory (row_sum.cuh), three blocks an SM; clusters of several
@@ -43,6 +43,8 @@ constexpr int64_t kSlice = 66 * 1024;
 struct Targets {
   const int64_t* at;
   int64_t stride, ignore_index, classes;
+  int64_t first_class, columns;  // of the logits
+  bool scores;
   const void* weights;  // of classes, or null
   int64_t weights_stride;
   DType weights_dtype;
@@ -56,20 +58,29 @@ struct Targets {
     if (reports) errors.report(t, classes, row);
     return -1;
   }
+  // The logit of class t; 0 if the row does not count or has no column for it.
+  template <class T>
+  __device__ __forceinline__ float logit(const uint4* row, int64_t t) const {
+    const int64_t column = t - first_class;
+    if (t < 0 || column < 0 || column >= columns) return 0.0f;
+    return to_compute<float>(reinterpret_cast<const T*>(row)[column]);
+  }
   __device__ __forceinline__ float weight(int64_t t) const {
     return weights ? load_floating<float>(weights, t * weights_stride, weights_dtype) : 1.0f;
   }
 };
 
-// Writes loss and lse; called by one thread of a row with target t, whose logit is `picked`.
+// Writes loss, or score, and lse; called by one thread of a row with target t, whose logit is
+// `picked`.
 template <class T>
 __device__ __forceinline__ void finish_loss(const OnlineSum<T>& total, float picked, int64_t t,
                                             int64_t index, const Targets& targets, float scale,
                                             float* loss, float* lse) {
   const float log_sum = total.maximum + logf(total.sum);
   if (lse) lse[index] = log_sum;
+  const float value = targets.scores ? picked : log_sum - picked;
   // without targets: inf 0
-  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * (log_sum - picked));
+  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * value);
 }
 
 template <class T>
@@ -102,23 +113,22 @@ __global__ void __launch_bounds__(kLossThreads, 4)
   total = merge_all(total, 1, shared);
   if (threadIdx.x != 0) return;
   const int64_t t = targets.of(index, true);
-  const float picked = t < 0 ? 0.0f : to_compute<float>(reinterpret_cast<const T*>(row)[t]);
-  finish_loss(total, picked, t, index, targets, scale.of(index), loss, lse);
+  finish_loss(total, targets.logit<T>(row, t), t, index, targets, scale.of(index), loss, lse);
 }
 
-// hit (p - onehot(t)) of one vector, where p = exp(v - base) `factor`.
+// exp(v - base) `factor` of one vector, less `hit` in the column of the target.
 template <class T>
 __device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponential<T>& exponential,
-                                             float factor, float hit, int64_t v, int64_t t) {
+                                             float factor, float hit, int64_t v, int64_t column) {
   constexpr int V = kVec16<T>;
   float values[V];
   unpack<T>(raw, values);
 #pragma unroll
   for (int i = 0; i < V; i++) values[i] = exponential(values[i]) * factor;
-  if (v == t / V) {
+  if (v == column / V) {
 #pragma unroll
     for (int i = 0; i < V; i++)
-      if (i == t % V) values[i] -= hit;
+      if (i == column % V) values[i] -= hit;  // never if the column is negative
   }
   return pack<T>(values);
 }
@@ -146,8 +156,9 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
   for (int k = 0; k < kGradientInFlight; k++) {
     const int32_t v = first + k * kGradientThreads;
     if (v >= vectors) break;
-    __stcs(to + v,
-           t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(raw[k], exponential, hit, hit, v, t));
+    __stcs(to + v, t < 0
+                       ? make_uint4(0, 0, 0, 0)
+                       : gradient_of<T>(raw[k], exponential, hit, hit, v, t - targets.first_class));
   }
 }
 
@@ -167,8 +178,7 @@ __global__ void __launch_bounds__(slice_threads(kPersistent), 3)
   do {
     const uint4* row = x + index * row_vectors;
     const int64_t t = targets.of(index, is_leader);
-    const float picked =
-        is_leader && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
+    const float picked = is_leader ? targets.logit<T>(row, t) : 0.0f;
     const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
     OnlineSum<T> total = OnlineSum<T>::empty();
     slice.as_they_arrive([&](int32_t v) {
@@ -201,7 +211,10 @@ Targets targets_of(const KernelCall& call, const CrossEntropyRows& r) {
   return {static_cast<const int64_t*>(r.target->data),
           r.target->strides[0],
           r.ignore_index,
+          r.classes,
+          r.first_class,
           r.x->sizes[1],
+          r.scores,
           r.weight->is_immediate ? nullptr : r.weight->data,
           r.weight->is_immediate ? 1 : r.weight->strides[0],
           r.weight->dtype,

@@ -22,10 +22,12 @@ const layerNorms: Samples = () => {
 const rmsNorms: Samples = () =>
   layerNorms().map(({ inputs, params }) => ({ inputs: inputs.slice(0, 2), params }));
 
+/** Of the ops that take shards of the classes. */
+const ofAllClasses = { firstClass: 0, classes: 7, shards: 1 };
 const losses: Samples = () =>
   [
-    { ignoreIndex: -100, labelSmoothing: 0 },
-    { ignoreIndex: 2, labelSmoothing: 0.2 },
+    { ignoreIndex: -100, labelSmoothing: 0, ...ofAllClasses },
+    { ignoreIndex: 2, labelSmoothing: 0.2, ...ofAllClasses },
   ].flatMap((params) => {
     const [x, target] = [
       sampleTensor([5, 7]),
@@ -94,6 +96,7 @@ export const rowSamples: Record<string, Samples> = {
     rmsNorms,
   ),
   crossEntropyRows: losses,
+  crossEntropyStatistics: losses,
   crossEntropyBackward: after(
     'crossEntropyRows',
     ([x, target, weight], [loss, lse]) => [gradientOf(loss), x, lse, target, weight] as Tensor[],
