@@ -234,7 +234,7 @@ class DTensorShard extends LocalShard {
   replicated(t: Tensor): Tensor {
     const { mesh } = this.spec;
     const spec = replicatedSpec(mesh, t);
-    return createDTensor(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
+    return fromLocalTensor(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
   }
 
   reduced(t: Tensor): Tensor {

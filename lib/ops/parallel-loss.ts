@@ -6,7 +6,7 @@
 import { ShardingError } from '../core/errors.js';
 import { lossMode } from '../core/modes.js';
 import { formatShape } from '../core/shape.js';
-import { aliasOf, type Tensor } from '../core/tensor.js';
+import type { Tensor } from '../core/tensor.js';
 
 /** Operands of cross entropy beside the logits. @internal */
 export interface LossOperands {
@@ -57,6 +57,6 @@ export function parallelOperands(
       { op },
     );
   }
-  const alike = (t: Tensor): Tensor => (t.sharding === null ? sharding.replicated(aliasOf(t)) : t);
+  const alike = (t: Tensor): Tensor => (t.sharding === null ? sharding.replicated(t.detach()) : t);
   return { target: alike(target), weight: weight === null ? null : alike(weight) };
 }

@@ -2,12 +2,16 @@
  * Cross entropy of logits that are sharded along their classes.
  */
 import assert from 'node:assert/strict';
+import { compile, FakeTensorMode } from '../../lib/compile/index.js';
 import {
   CommDebugMode,
   DTensor,
+  destroyProcessGroup,
   distributeTensor,
   initDeviceMesh,
+  initProcessGroup,
   lossParallel,
+  type Placement,
   Replicate,
   Shard,
 } from '../../lib/distributed.js';
@@ -88,7 +92,7 @@ describe('lossParallel', () => {
     );
   }
 
-  for (const [shape, placements] of [
+  const uneven: [shape: number[], placements: Placement[]][] = [
     [[5], [Shard(1)]],
     [
       [2, 3],
@@ -98,7 +102,8 @@ describe('lossParallel', () => {
       [2, 1, 2],
       [Shard(1), Shard(0), Shard(1)],
     ],
-  ] as const) {
+  ];
+  for (const [shape, placements] of uneven) {
     it(
       `takes shards of uneven sizes and without classes: ${placements} on [${shape}]`,
       withRanks(
@@ -157,6 +162,47 @@ describe('lossParallel', () => {
         assert.equal(d.grad?.dtype, bfloat16);
         const allowed = local.nbytes + 16 * rows * 8;
         assert.ok(growth <= allowed, `${growth} bytes, expected at most ${allowed}`);
+      }
+    }),
+  );
+
+  it('takes logits and their gradient in a simulated world', async () => {
+    await initProcessGroup('fake', { rank: 3, worldSize: 8 });
+    try {
+      const mode = new FakeTensorMode();
+      const peak = mode.run(() => {
+        const mesh = initDeviceMesh('cpu', [8]);
+        const local = randn([512, 1000], { dtype: bfloat16 });
+        const d = DTensor.fromLocal(local, mesh, [Shard(1)]).requiresGrad_();
+        const target = randint(0, 8000, [512]);
+        lossParallel(() => crossEntropy(d, target)).backward();
+        return mode.memory.stats().peak.total / local.nbytes;
+      });
+      assert.ok(peak < 2.1, `${peak} times the logits`);
+    } finally {
+      destroyProcessGroup();
+    }
+  });
+
+  it(
+    'is captured as it runs uncompiled',
+    withRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const loss = (local: Tensor, target: Tensor): Tensor => {
+        const d = DTensor.fromLocal(local, mesh, [Shard(1)]);
+        return (lossParallel(() => crossEntropy(d, target)) as DTensor).toLocal();
+      };
+      const compiled = compile(loss, { fullgraph: true });
+      for (let call = 0; call < 3; call++) {
+        const x = randn([6, 4], { dtype: float64 });
+        const [got, expected] = [compiled, loss].map((fn) => {
+          const leaf = x.clone().requiresGrad_();
+          const value = fn(leaf, targets());
+          value.backward();
+          return [value, leaf.grad] as [Tensor, Tensor];
+        }) as [[Tensor, Tensor], [Tensor, Tensor]];
+        await assertClose(got[0], expected[0], 'the loss');
+        await assertClose(got[1], expected[1], 'the gradient');
       }
     }),
   );

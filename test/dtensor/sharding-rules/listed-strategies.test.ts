@@ -111,6 +111,20 @@ const there: [what: string, name: string, inputs: Tensor[], params: object, stra
     {},
     'S0 S0 R -> S0 S0',
   ],
+  [
+    'shards of the classes of a loss',
+    'crossEntropyStatistics',
+    [x, sampleTensor([4], { dtype: int64, low: 0, high: 6 }), one],
+    { shards: 2 },
+    'S1 R R -> S1 P(sum)',
+  ],
+  [
+    'the gradient of a loss by classes',
+    'crossEntropyBackward',
+    [sampleTensor([4]), x, sampleTensor([4]), sampleTensor([4], { dtype: int64 }), one],
+    {},
+    'R S1 R R R -> S1',
+  ],
   ['random numbers', 'randomNormal', [], { shape: [4, 2] }, ' -> S1'],
 ];
 
