@@ -11,7 +11,7 @@ import type { Addon } from './addon.js';
 import { guard } from './guard.js';
 import { backendLibraries, reasonAlone } from './libraries.js';
 import { missingAddon } from './missing-addon.js';
-import { platformPackages, requireAddon } from './require-addon.js';
+import { platformPackage, requireAddon } from './require-addon.js';
 
 /** This module, or the file that a bundler made; a bundle in CommonJS has no such address. */
 const here = import.meta.url as string | undefined;
@@ -107,11 +107,11 @@ function loadFrom(folder: string): Addon {
 }
 
 function howToInstall(): string {
-  const [name] = platformPackages();
+  const name = platformPackage();
   const everywhere =
     'install a release that has a prebuild for this platform (Linux x64 or arm64 with glibc 2.34 ' +
-    'or newer)';
-  return name === undefined
+    'or newer, Linux x64 with musl)';
+  return name === null
     ? everywhere
     : `install ${name}, which npm does unless it omits optional dependencies`;
 }

@@ -2,21 +2,30 @@
  * Requires the addon: the local build, the prebuild of this package, or that of a package for
  * another platform, which npm installs as an optional dependency.
  */
+import { readFileSync } from 'node:fs';
 import type { NativeAddon } from './addon.js';
 
 /** Platforms with a package of their own, `@shardwise/NAME`; scripts/platforms.cjs builds them. */
-export const PLATFORMS: readonly string[] = ['linux-arm64'];
+export const PLATFORMS: readonly string[] = ['linux-arm64', 'linux-x64-musl'];
 
-/** The packages that may have the addon for this process. */
-export function platformPackages({
-  platform,
-  arch,
-}: {
-  platform: string;
-  arch: string;
-} = process): string[] {
-  const system = `${platform}-${arch}`;
-  return PLATFORMS.filter((name) => name === system).map((name) => `@shardwise/${name}`);
+/** The package that has the addon for this process; none if its platform has no such package. */
+export function platformPackage(
+  platform: string = process.platform,
+  arch: string = process.arch,
+  musl: boolean = isMusl(),
+): string | null {
+  const name = `${platform}-${arch}${musl ? '-musl' : ''}`;
+  return PLATFORMS.includes(name) ? `@shardwise/${name}` : null;
+}
+
+/** Whether the C library of this process is musl: on Linux, whether glibc is not loaded. */
+function isMusl(): boolean {
+  if (process.platform !== 'linux') return false;
+  try {
+    return !/\/libc(\.so\.6|-2\.\d+\.so)/.test(readFileSync('/proc/self/maps', 'latin1'));
+  } catch {
+    return false;
+  }
 }
 
 /** @throws Error with the reason of the package's own files, or of the platform's if it is there */
@@ -24,8 +33,8 @@ export function requireAddon(require: NodeJS.Require, folder: string): NativeAdd
   try {
     return require('node-gyp-build')(folder) as NativeAddon;
   } catch (error) {
-    const name = platformPackages().find((each) => isInstalled(require, each));
-    if (name === undefined) throw error;
+    const name = platformPackage();
+    if (name === null || !isInstalled(require, name)) throw error;
     return require(name) as NativeAddon;
   }
 }

@@ -1,6 +1,9 @@
 // Module entry. At the experimental API level finalizers run during garbage collection. At the
 // stable level they wait for the event loop, so a synchronous training loop would never free
 // memory.
+#include <pthread.h>
+#include <stdlib.h>  // tells the C library
+
 #include "environment.h"
 
 namespace shardwise {
@@ -11,7 +14,20 @@ void on_environment_end(void* data) { static_cast<Environment*>(data)->close(); 
 
 napi_value last_failure(napi_env env, napi_callback_info) { return take_failure(env); }
 
+// musl gives a thread 128 KiB, and some kernels keep more on their stacks. It never lowers this.
+void enlarge_stacks() {
+#if defined(__linux__) && !defined(__GLIBC__)
+  constexpr size_t kStackBytes = 2 << 20;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+#endif
+}
+
 napi_value init(napi_env env, napi_value exports) {
+  enlarge_stacks();
   auto* state = new Environment(env);
   if (!state->words) {
     delete state;

@@ -1,4 +1,8 @@
 /** How a program runs on the machine of another platform, emulated on this one. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { root } from '../packaging/package.js';
 import { installed } from '../runtimes/runtimes.js';
 
 /** An entry of scripts/platforms.cjs. */
@@ -17,6 +21,7 @@ export interface Emulation {
 /** @throws Error for a platform that this machine cannot run */
 export function emulated({ name }: Platform): Emulation {
   if (name === 'linux-arm64') return arm64();
+  if (name === 'linux-x64-musl') return musl();
   throw new Error(`no emulation of ${name}`);
 }
 
@@ -27,4 +32,55 @@ function arm64(): Emulation {
     command: ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu', node],
     env: { ...process.env, QEMU_LD_PREFIX: '/usr/aarch64-linux-gnu' },
   };
+}
+
+/** Bun for musl, because npm has no Node for it, with Debian's musl. */
+function musl(): Emulation {
+  const bun = installed('@oven/bun-linux-x64-musl@1.4.5', 'bin/bun');
+  const folder = path.join(root, 'build', 'musl');
+  linkStandardLibrary(folder, bun);
+  const plain = path.join(folder, 'bun');
+  writeFileSync(plain, withoutStackSize(readFileSync(bun)), { mode: 0o755 });
+  return { command: [plain], env: { ...process.env, LD_LIBRARY_PATH: folder, LIBC: 'musl' } };
+}
+
+/** What Debian's libstdc++ and unwinder take from glibc, and can do without. */
+const FROM_GLIBC = `
+char __libc_single_threaded;
+int _dl_find_object(void *pc, void *result) { return -1; }
+unsigned arc4random(void) { return 4; }
+`;
+
+/**
+ * A libstdc++.so.6 for musl, which an Alpine image brings and Debian has no package of: the symbols
+ * that a binary asks for, out of the static library for glibc.
+ */
+function linkStandardLibrary(folder: string, binary: string): void {
+  mkdirSync(folder, { recursive: true });
+  const source = path.join(folder, 'from-glibc.c');
+  writeFileSync(source, FROM_GLIBC);
+  const maxBuffer = 2 ** 28;
+  const symbols = execFileSync('readelf', ['--dyn-syms', '--wide', binary], { maxBuffer })
+    .toString()
+    .matchAll(/ (?:UND (?=_ZN?[KS]|__(?:cxa|dynamic|once)_)|\d+ (?=_ZTVN10__cxxabiv1))(\w+)/g);
+  execFileSync('musl-gcc', [
+    ...['-shared', '-fPIC', '-w', '-nodefaultlibs', '-Wl,-soname,libstdc++.so.6'],
+    ...['-o', path.join(folder, 'libstdc++.so.6'), source],
+    ...[...symbols].map(([, name]) => `-Wl,-u,${name}`),
+    ...['-l:libstdc++_pic.a', '-l:libgcc_eh.a', '-l:libgcc.a', '-lc'],
+  ]);
+}
+
+/**
+ * The same program without its wish for large stacks, which musl would give to all threads: Node
+ * has no such wish.
+ */
+function withoutStackSize(elf: Buffer): Buffer {
+  const PT_GNU_STACK = 0x6474e551;
+  const headers = Number(elf.readBigUInt64LE(32));
+  for (let k = 0; k < elf.readUInt16LE(56); k++) {
+    const at = headers + k * elf.readUInt16LE(54);
+    if (elf.readUInt32LE(at) === PT_GNU_STACK) elf.writeBigUInt64LE(0n, at + 40);
+  }
+  return elf;
 }

@@ -7,7 +7,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
-import { PLATFORMS, platformPackages } from '../../lib/native/require-addon.js';
+import { PLATFORMS, platformPackage } from '../../lib/native/require-addon.js';
 import { npm, pack, removeTemporaryFolders, root, temporaryFolder } from '../packaging/package.js';
 import { emulated, type Platform } from './emulated.js';
 
@@ -36,10 +36,14 @@ describe('the platforms', () => {
       platforms.map(({ name }) => name),
       PLATFORMS,
     );
-    assert.deepEqual(platformPackages({ platform: 'linux', arch: 'arm64' }), [
-      '@shardwise/linux-arm64',
-    ]);
-    assert.deepEqual(platformPackages({ platform: 'darwin', arch: 'arm64' }), []);
+    assert.equal(platformPackage('linux', 'arm64', false), '@shardwise/linux-arm64');
+    assert.equal(platformPackage('linux', 'x64', true), '@shardwise/linux-x64-musl');
+    for (const [system, arch, musl] of [
+      ['linux', 'x64', false],
+      ['linux', 'arm64', true],
+      ['darwin', 'arm64', false],
+    ] as const)
+      assert.equal(platformPackage(system, arch, musl), null);
   });
 
   it('are optional dependencies of the published package, of its version', () => {
@@ -103,17 +107,45 @@ describe('the package for', function () {
         assert.ok(asked.every(([, minor]) => Number(minor) <= 34));
       });
 
-      for (const program of ['modules.mjs', 'required.cjs', 'local.mjs'])
-        it(`runs ${program} with the packed package`, () => {
-          const consumer = temporaryFolder('platforms');
-          writeFileSync(path.join(consumer, 'package.json'), '{ "private": true }\n');
-          cpSync(path.join(root, 'test', 'runtimes', 'programs'), consumer, { recursive: true });
-          const flags = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--force'];
-          npm(consumer, ['install', ...flags, tarball, folder]);
-          const { command, env } = emulated(platform);
-          const [name = '', ...args] = [...command, path.join(consumer, program)];
-          const run = spawnSync(name, args, { cwd: consumer, env, encoding: 'utf8' });
-          assert.equal(run.status, 0, `${run.signal} ${run.stderr}`);
+      it('is what the loader asks for where it is missing', () => {
+        const { status, stderr } = run(platform, 'modules.mjs', install(tarball));
+        assert.notEqual(status, 0);
+        assert.match(stderr, new RegExp(`- install @shardwise/${platform.name}, which npm does`));
+      });
+
+      describe('beside the packed package', () => {
+        let consumer: string;
+        before(() => {
+          consumer = install(tarball, folder);
         });
+
+        for (const program of programsOn(platform))
+          it(`runs ${program}`, () => {
+            const { status, signal, stderr } = run(platform, program, consumer);
+            assert.equal(status, 0, `${signal} ${stderr}`);
+          });
+      });
     });
 });
+
+/** qemu starts no processes of its platform, and emulates 20,000 steps in minutes. */
+function programsOn({ cpu }: Platform): string[] {
+  const everywhere = ['modules.mjs', 'required.cjs', 'local.mjs', 'steps.mjs'];
+  return cpu === process.arch ? [...everywhere, 'processes.mjs', 'memory.mjs'] : everywhere;
+}
+
+/** A folder with the programs and the given packages. */
+function install(...packages: string[]): string {
+  const consumer = temporaryFolder('platforms');
+  writeFileSync(path.join(consumer, 'package.json'), '{ "private": true }\n');
+  cpSync(path.join(root, 'test', 'runtimes', 'programs'), consumer, { recursive: true });
+  const flags = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--force'];
+  npm(consumer, ['install', ...flags, ...packages]);
+  return consumer;
+}
+
+function run(platform: Platform, program: string, consumer: string) {
+  const { command, env } = emulated(platform);
+  const [name = '', ...args] = [...command, path.join(consumer, program)];
+  return spawnSync(name, args, { cwd: consumer, env, encoding: 'utf8' });
+}

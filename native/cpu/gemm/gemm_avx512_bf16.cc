@@ -43,7 +43,12 @@ struct Pairs {
   }
   static V splat(float x) { return _mm512_set1_ps(x); }
   static V multiply_add(V a, V b, V sum) {
+#if defined(__clang__) && __clang_major__ < 18  // it crashes on the intrinsic of a broadcast
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+#else
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+#endif
   }
 };
 
