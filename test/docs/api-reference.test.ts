@@ -1,12 +1,14 @@
 /**
  * Every public name of the entry points has a summary, and so has every public member of their
- * classes and interfaces: editors and the API reference (`npm run docs`) show nothing else. Read
- * from the declarations by the TypeScript compiler, which takes a tenth of typedoc's time.
+ * classes and interfaces: editors and the API reference (`npm run docs`) show nothing else. What
+ * pages and examples call most has an `@example`. Read from the declarations by the TypeScript
+ * compiler, which takes a tenth of typedoc's time.
  */
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import ts from 'typescript';
-import { root } from './blocks.js';
+import { blocks, ofThisCheckout, root } from './blocks.js';
 
 const ENTRY_POINTS = [
   'index.ts',
@@ -17,15 +19,62 @@ const ENTRY_POINTS = [
 ];
 const lib = path.join(root, 'lib');
 
-/** The names without a summary, each once, with the file that declares it. */
-function undocumented(): string[] {
-  const files = ENTRY_POINTS.map((entry) => path.join(lib, entry));
+/** Programs that users read: the blocks of pages, which no disk holds, and examples/. */
+const pages: ReadonlyMap<string, string> = new Map(
+  blocks
+    .filter(({ kind }) => kind === 'ts')
+    .map(({ file, code }) => [path.join(root, '.dev', 'docs', file), ofThisCheckout(code)]),
+);
+const examples = readdirSync(path.join(root, 'examples'), { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.ts'))
+  .map((name) => path.join(root, 'examples', name));
+
+/** The entry points, and the programs that call them. */
+function programOf(): ts.Program {
+  const files = [
+    ...ENTRY_POINTS.map((entry) => path.join(lib, entry)),
+    ...pages.keys(),
+    ...examples,
+  ];
   const config = ts.readConfigFile(path.join(root, 'tsconfig.json'), ts.sys.readFile).config;
   const { options } = ts.parseJsonConfigFileContent({ ...config, files }, ts.sys, root);
-  const program = ts.createProgram(files, options);
-  return missingIn(program, program.getTypeChecker());
+  const host = ts.createCompilerHost(options);
+  const { getSourceFile, fileExists } = host;
+  host.fileExists = (name) => pages.has(name) || fileExists(name);
+  host.getSourceFile = (name, languageVersion, ...more) => {
+    const text = pages.get(name);
+    return text === undefined
+      ? getSourceFile(name, languageVersion, ...more)
+      : ts.createSourceFile(name, text, languageVersion);
+  };
+  return ts.createProgram(files, options, host);
 }
 
+/** What those programs call most: functions, methods and classes of lib/. */
+function mostCalled(program: ts.Program, count: number): ts.Symbol[] {
+  const checker = program.getTypeChecker();
+  const calls = new Map<ts.Symbol, number>();
+  const visit = (node: ts.Node): void => {
+    if (ts.isCallExpression(node) || ts.isNewExpression(node)) {
+      const { expression } = node;
+      const name = ts.isPropertyAccessExpression(expression) ? expression.name : expression;
+      const given = checker.getSymbolAtLocation(name);
+      const symbol =
+        given && given.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(given) : given;
+      const file = symbol?.declarations?.[0]?.getSourceFile().fileName ?? '';
+      if (symbol && file.startsWith(lib)) calls.set(symbol, (calls.get(symbol) ?? 0) + 1);
+    }
+    ts.forEachChild(node, visit);
+  };
+  for (const file of [...pages.keys(), ...examples])
+    visit(program.getSourceFile(file) as ts.SourceFile);
+  return [...calls]
+    .sort(([, a], [, b]) => b - a)
+    .slice(0, count)
+    .map(([symbol]) => symbol);
+}
+
+/** The names without a summary, each once, with the file that declares it. */
 function missingIn(program: ts.Program, checker: ts.TypeChecker): string[] {
   const seen = new Set<ts.Symbol>();
   const missing: string[] = [];
@@ -90,7 +139,24 @@ function isHidden(symbol: ts.Symbol, declarations: readonly ts.Declaration[]): b
 describe('the public API', function () {
   this.timeout(60_000);
 
+  let program: ts.Program;
+  before(() => {
+    program = programOf();
+  });
+
   it('has a summary for every name and every member of its classes', () => {
-    assert.deepEqual(undocumented(), []);
+    assert.deepEqual(missingIn(program, program.getTypeChecker()), []);
+  });
+
+  it('has an example for each of the 60 calls that pages and examples make most', () => {
+    const called = mostCalled(program, 60);
+    assert.equal(called.length, 60);
+    const without = called.filter((symbol) =>
+      symbol.getJsDocTags(program.getTypeChecker()).every(({ name }) => name !== 'example'),
+    );
+    assert.deepEqual(
+      without.map(({ name }) => name),
+      [],
+    );
   });
 });
