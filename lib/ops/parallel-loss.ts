@@ -1,6 +1,6 @@
 /**
- * Cross entropy over sharded classes. For each row, the ranks exchange only the largest logit and
- * the sums of the loss.
+ * The operands of cross entropy over sharded classes. cross-entropy-shards.ts computes it: for each
+ * row, the ranks exchange only the largest log of their sums and two sums.
  */
 
 import { ShardingError } from '../core/errors.js';

@@ -93,6 +93,7 @@ describe('lossParallel', () => {
   }
 
   const uneven: [shape: number[], placements: Placement[]][] = [
+    [[1], [Shard(1)]],
     [[5], [Shard(1)]],
     [
       [2, 3],
