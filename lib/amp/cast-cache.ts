@@ -1,6 +1,6 @@
 /**
- * Caches weights in low precision until the region ends, so that a weight used several times is
- * converted once.
+ * Caches weights in low precision until the region ends, and the last activation, so that a weight
+ * or the input of several layers is converted once.
  */
 import type { DType } from '../core/dtype.js';
 import { layers } from '../core/hooks.js';
@@ -10,6 +10,13 @@ import type { Tensor } from '../core/tensor.js';
 interface Kept {
   converted: Tensor;
   version: number;
+}
+
+/** An activation, as the input of the projections to queries, keys and values. */
+interface LastConverted extends Kept {
+  activation: Tensor;
+  dtype: DType;
+  capture: unknown;
 }
 
 type KeptByLeaf = Map<Tensor, Map<string, Kept>>;
@@ -23,10 +30,13 @@ export class CastCache {
    */
   private captured: { capture: unknown; kept: KeptByLeaf } | null = null;
 
+  private last: LastConverted | null = null;
+
   /** Converts `t`. Leaves that require a gradient, and views of them, are converted once. */
   get(t: Tensor, dtype: DType): Tensor {
     const leaf = t.base ?? t;
-    if (!leaf.leafRequiresGrad) return t.to(dtype);
+    if (!leaf.leafRequiresGrad)
+      return t.sharding === null ? this.ofActivation(t, dtype) : t.to(dtype);
     const kept = this.keptNow();
     let views = kept.get(leaf);
     if (views === undefined) {
@@ -37,19 +47,31 @@ export class CastCache {
     const { shape, strides, storageOffset } = heldOf(t);
     const key = `${shape.join()}/${strides.join()}+${storageOffset}:${dtype.name}`;
     const before = views.get(key);
-    if (
-      before !== undefined &&
-      before.version === t.currentVersion &&
-      before.converted.storage?.handle !== 0
-    )
-      return before.converted;
+    if (before !== undefined && isCurrent(before, t)) return before.converted;
     const converted = t.to(dtype);
     views.set(key, { converted, version: t.currentVersion });
     return converted;
   }
 
+  /** Converts `t`, unless it was the last to be converted. */
+  private ofActivation(t: Tensor, dtype: DType): Tensor {
+    const { last } = this;
+    const { capture } = layers.backend;
+    if (
+      last?.activation === t &&
+      last.dtype === dtype &&
+      last.capture === capture &&
+      isCurrent(last, t)
+    )
+      return last.converted;
+    const converted = t.to(dtype);
+    this.last = { activation: t, dtype, capture, converted, version: t.currentVersion };
+    return converted;
+  }
+
   clear(): void {
     this.kept.clear();
+    this.last = null;
     this.captured = null;
   }
 
@@ -60,3 +82,7 @@ export class CastCache {
     return this.captured.kept;
   }
 }
+
+/** Whether the tensor was not changed since, and its conversion was not freed. */
+const isCurrent = ({ converted, version }: Kept, t: Tensor): boolean =>
+  version === t.currentVersion && converted.storage?.handle !== 0;

@@ -4,7 +4,6 @@
  */
 import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
-import { AutogradError } from '../core/errors.js';
 import { hooks, inRegion } from '../core/hooks.js';
 import { closeScope, openScope, outsideScopes, type Scope, setScope } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
@@ -17,6 +16,7 @@ import { withCallbacks } from './backward-callbacks.js';
 import { expose, exposeOne, fitReplaced } from './check-gradients.js';
 import { setGradEnabled } from './grad-mode.js';
 import { rowMajorCopy } from './gradient-layout.js';
+import { hasAny, padded, replacedAll } from './gradient-lists.js';
 import { type HeldGradient, heldGradient, joinHeld } from './held-gradients.js';
 import type { BackwardPass, Edge, Gradients, Node, NodeTask } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
@@ -96,10 +96,13 @@ class BackwardRun implements BackwardPass {
   private readonly ready = new ReadyQueue();
   /** The nodes on the paths to targets; null if there are no targets. */
   private ahead: Ahead | null = null;
+  readonly addsUnseen: boolean;
+  readonly taken: Tensor[] = [];
 
   constructor(options: EngineOptions, scope: Scope | null) {
     this.options = options;
     this.scope = scope;
+    this.addsUnseen = !options.createGraph && !isAnomalyEnabled();
     this.captured = options.captures === null ? [] : options.captures.map(() => null);
   }
 
@@ -190,6 +193,7 @@ class BackwardRun implements BackwardPass {
     }
     this.passOn(node, results);
     this.letGo(buffer);
+    if (this.taken.length > 0) this.letGo(this.taken.splice(0));
     this.sweep(mark);
     if (executes && !this.options.retainGraph) node.release();
   }
@@ -296,6 +300,10 @@ class BackwardRun implements BackwardPass {
     );
   }
 
+  captures(node: Node): boolean {
+    return this.options.captures?.some((edge) => edge.node === node) === true;
+  }
+
   private runObservers(node: Node, buffer: Gradients): void {
     if (!this.reaches(node)) return;
     const arrived = hasAny(buffer);
@@ -365,33 +373,4 @@ class BackwardRun implements BackwardPass {
 function retain(t: Tensor, grad: Tensor): void {
   const before = t.gradTensor;
   setGrad(t, before === null ? rowMajorCopy(grad) : before.add(grad));
-}
-
-/** @throws AutogradError unless each gradient has a replacement of its shape and dtype */
-function replacedAll(
-  given: readonly (Tensor | null)[],
-  grads: Gradients,
-  source: string,
-): Gradients {
-  if (given.length !== grads.length)
-    throw new AutogradError(
-      `${source} returned ${given.length} gradients, expected ${grads.length}`,
-      { op: source, expected: grads.length, given: given.length },
-    );
-  return given.map((g, i) =>
-    g === null || grads[i] === null || grads[i] === undefined
-      ? g
-      : fitReplaced(g, grads[i], source),
-  );
-}
-
-function padded(grads: Gradients, length: number): Gradients {
-  if (grads.length === length && !grads.includes(undefined as unknown as null)) return grads;
-  return Array.from({ length }, (_, i) => grads[i] ?? null);
-}
-
-function hasAny(grads: Gradients): boolean {
-  for (let i = 0; i < grads.length; i++)
-    if (grads[i] !== null && grads[i] !== undefined) return true;
-  return false;
 }

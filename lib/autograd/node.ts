@@ -23,6 +23,12 @@ export type NodeHook = (
 export interface BackwardPass {
   /** Whether the pass computes the gradients that arrive at a node. */
   reaches(node: Node): boolean;
+  /** Whether the pass returns the gradients that arrive at a node. */
+  captures(node: Node): boolean;
+  /** Whether only the sum of a tensor's gradients is seen, and not what each op adds to it. */
+  readonly addsUnseen: boolean;
+  /** Gradients that the rule of the running node adds to its own. */
+  readonly taken: Tensor[];
 }
 /**
  * Runs when the gradients of a node's outputs are complete, and before its rule. It sees none of
@@ -45,7 +51,7 @@ export interface Edge {
 /** The state of a node in one backward pass: pending and received gradients. @internal */
 export interface NodeTask {
   /** The backward pass of this task. */
-  readonly run: object;
+  readonly run: BackwardPass;
   /** The task of an enclosing backward pass that reaches the node too. */
   readonly outer: NodeTask | null;
   /** Whether nodes free what they saved after they ran, because no other backward pass reads it. */
@@ -136,6 +142,17 @@ export abstract class Node {
   /** Whether `apply` runs user code, which may keep the tensors that it gets. */
   get runsUserCode(): boolean {
     return false;
+  }
+
+  /** Whether somebody sees the gradients of its outputs or inputs. */
+  get isWatched(): boolean {
+    return (
+      this.tensorHooks !== null ||
+      this.observers !== null ||
+      this.retained !== null ||
+      this.preHooks !== null ||
+      this.postHooks !== null
+    );
   }
 
   /** Runs before the node with the gradients of its outputs; may return replacements. */

@@ -1,17 +1,24 @@
 /** The node of an op of the table: its gradient rule, and what the rule reads. */
 import type { Device } from '../core/device.js';
-import type { DType } from '../core/dtype.js';
+import { bfloat16, type DType, float16, float32 } from '../core/dtype.js';
 import { AutogradError } from '../core/errors.js';
 import type { AnyOp, VjpContext } from '../core/op.js';
 import type { DrawParams } from '../core/random.js';
 import { adopt } from '../core/scope-stack.js';
-import type { Shape } from '../core/shape.js';
+import { type Shape, sameShape } from '../core/shape.js';
 import type { Sharding } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { edgesOf, handOver } from './accumulate-grad.js';
 import { isGradEnabled } from './grad-mode.js';
-import { alreadyReleased, type Gradients, Node, type NodeFacts } from './node.js';
+import {
+  alreadyReleased,
+  type BackwardPass,
+  type Edge,
+  type Gradients,
+  Node,
+  type NodeFacts,
+} from './node.js';
 import { SavedTensor } from './saved-tensor.js';
 
 export class OpNode extends Node implements VjpContext<object> {
@@ -127,6 +134,38 @@ export class OpNode extends Node implements VjpContext<object> {
     return this.inputDevices[i] as Device;
   }
 
+  gradientDtype(i: number): DType {
+    const own = this.inputDtypes[i] as DType;
+    const pass = this.unseenPass();
+    return pass === null ? own : (dtypeBefore(this.edges[i] as Edge, own, pass) ?? own);
+  }
+
+  takeArrived(i: number): Tensor | null {
+    const pass = this.unseenPass();
+    const edge = this.edges[i] as Edge;
+    const task = edge.node.task;
+    if (pass === null || task?.run !== pass) return null;
+    const arrived = task.arrived[edge.outputNr];
+    if (
+      arrived === null ||
+      arrived === undefined ||
+      arrived.sharding !== null ||
+      arrived.dtype !== this.gradientDtype(i) ||
+      !sameShape(arrived.shape, this.shapes[i] as Shape) ||
+      !arrived.isContiguous()
+    )
+      return null;
+    task.arrived[edge.outputNr] = null;
+    pass.taken.push(arrived);
+    return arrived;
+  }
+
+  /** The running pass, if nobody sees the gradients that this node passes on. */
+  private unseenPass(): BackwardPass | null {
+    const pass = this.task?.run;
+    return pass?.addsUnseen === true && this.postHooks === null ? pass : null;
+  }
+
   createsGraph(): boolean {
     return isGradEnabled();
   }
@@ -170,7 +209,9 @@ export class OpNode extends Node implements VjpContext<object> {
    * plain.
    */
   private fitted(g: Tensor, i: number): Tensor {
-    const fits = fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType);
+    const own = this.inputDtypes[i] as DType;
+    const dtype = g.dtype === own ? own : this.gradientDtype(i);
+    const fits = fitGradient(g, this.shapes[i] as Shape, g.dtype === dtype ? dtype : own);
     return fits.sharding !== null && this.plainInputs?.[i] === true
       ? fits.sharding.whole(fits)
       : fits;
@@ -238,4 +279,22 @@ export function hasGradient(op: AnyOp, output: Tensor, i: number): boolean {
 function fitGradient(g: Tensor, shape: Shape, dtype: DType): Tensor {
   const summed = g.shape === shape ? g : g.sumToSize(shape);
   return summed.dtype === dtype ? summed : summed.to(dtype);
+}
+
+/**
+ * The dtype of which a 16-bit tensor is a conversion, looking through views: its gradient is
+ * converted back to it. Null if there is none, or if somebody sees the gradient in between.
+ */
+function dtypeBefore(edge: Edge, own: DType, pass: BackwardPass): DType | null {
+  if (own !== bfloat16 && own !== float16) return null;
+  let { node } = edge;
+  while (node instanceof OpNode && !node.isWatched && !pass.captures(node)) {
+    const { op } = node;
+    if (op.traits.includes('converts')) return node.inputDtype(0) === float32 ? float32 : null;
+    const next = node.edges[0];
+    if (op.view === null || op.joinGradients !== null || next === null || next === undefined)
+      return null;
+    ({ node } = next);
+  }
+  return null;
 }

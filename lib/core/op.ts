@@ -47,6 +47,8 @@ export type Trait =
   | 'wait'
   /** Converts between local tensors and distributed ones. */
   | 'placement'
+  /** Copies its input, converted to a dtype; so its gradient may have the dtype of the input. */
+  | 'converts'
   /**
    * An op of the program that communicates: it takes distributed tensors as they are, and fake
    * tensors run it, too.
@@ -74,6 +76,17 @@ export interface VjpContext<P> {
   inputStrides(i: number): Shape;
   inputDtype(i: number): DType;
   inputDevice(i: number): Device;
+  /**
+   * The dtype in which the gradient of input `i` is wanted: that of the input, or the wider one of
+   * which the input is a conversion.
+   */
+  gradientDtype(i: number): DType;
+  /**
+   * The gradient of input `i` that arrived from other ops, contiguous and of its shape and
+   * `gradientDtype`. A rule that takes it returns the sum of it and its own. Null if there is none,
+   * or if somebody sees the rule's own.
+   */
+  takeArrived(i: number): Tensor | null;
   /**
    * Whether the ops of the rule are recorded. The result must then be differentiable, not only have
    * the right value.

@@ -8,6 +8,7 @@ export { crossEntropy, nllLoss } from '../ops/cross-entropy.js';
 export { cosineSimilarity, normalize, pairwiseDistance } from '../ops/distances.js';
 export { dropout } from '../ops/dropout.js';
 export { embedding, oneHot } from '../ops/embedding.js';
+export { layerNorm } from '../ops/layer-norm.js';
 export { linear } from '../ops/linear.js';
 export {
   binaryCrossEntropy,
@@ -19,7 +20,6 @@ export {
   smoothL1Loss,
 } from '../ops/loss.js';
 export { cosineEmbeddingLoss, marginRankingLoss, tripletMarginLoss } from '../ops/margin-losses.js';
-export { layerNorm, rmsNorm } from '../ops/norm.js';
 export { pad } from '../ops/padding.js';
 export {
   hardshrink,
@@ -32,6 +32,7 @@ export {
   threshold,
 } from '../ops/piecewise-activations.js';
 export { bilinear } from '../ops/products.js';
+export { rmsNorm } from '../ops/rms-norm.js';
 export {
   celu,
   glu,

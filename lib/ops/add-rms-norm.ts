@@ -20,12 +20,11 @@ import {
   normParams,
   optional,
   outputMeta,
-  rmsNormBackward,
-  rmsNormOp,
   statisticsMeta,
-} from './norm.js';
+} from './norm-operands.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
+import { rmsNormBackward, rmsNormOp } from './rms-norm.js';
 import { sampleTensor } from './samples.js';
 import { normalizationBackwardRule, normalizationRule } from './sharding/normalization.js';
 
@@ -56,9 +55,11 @@ const addRmsNormBackward: Op<NormParams> = defineOp({
   vjp: 'not-differentiable',
   decompose: ([g, sum, rstd, gsum, weight], params) => {
     const needs = [true, true];
-    const grads = decomposed(rmsNormBackward, [g, sum, rstd, weight], { ...params, needs });
-    const [gx, gweight] = grads as [Tensor, Tensor];
-    return [isAbsent(gsum) ? gx : gx.add(gsum), gweight];
+    const grads = decomposed(rmsNormBackward, [g, sum, rstd, gsum, weight], {
+      ...params,
+      needs,
+    });
+    return grads;
   },
   samples: () =>
     addRmsNormOp.samples().flatMap(({ inputs, params }) => {

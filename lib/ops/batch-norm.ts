@@ -6,7 +6,7 @@ import { formatShape } from '../core/shape.js';
 import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { layerNorm } from './norm.js';
+import { layerNorm } from './layer-norm.js';
 import { requireFloating, requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';

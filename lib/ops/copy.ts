@@ -45,7 +45,7 @@ const copyOp: Op<CopyParams> = defineOp({
   operands: '(x: [...s]) -> (y: [...s])',
   params: copyParams,
   doc: 'The elements, converted to another dtype if one is given, in new memory.',
-  traits: ['pointwise', 'strided-output', 'overwrites'],
+  traits: ['pointwise', 'strided-output', 'overwrites', 'converts'],
   sharding: copyRule<CopyParams>((input, { dtype }) => dtype ?? input.dtype),
   meta: ([input], { dtype, preserve }) => {
     const keeps =

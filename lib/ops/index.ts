@@ -64,6 +64,7 @@ export { indexAsync, maskedSelectAsync } from './index-async.js';
 export { indexAdd, indexSelect } from './index-select.js';
 export { type IndexEntry, index, indexPut, maskedSelect } from './index-tensors.js';
 export { cat, flip, repeat, roll, stack } from './join.js';
+export { layerNorm } from './layer-norm.js';
 export { type AddProductOptions, addmm, baddbmm, linear } from './linear.js';
 export { hypot, logaddexp, logaddexp2, logit, xlogy } from './logarithms.js';
 export {
@@ -87,7 +88,6 @@ export {
 } from './margin-losses.js';
 export { bmm, dot, matmul, mm, mv, outer } from './matmul.js';
 export { nonzero, nonzeroAsync } from './nonzero.js';
-export { layerNorm, rmsNorm } from './norm.js';
 export type { DtypeOption, TensorLike } from './operand.js';
 export * from './padding.js';
 export { movedim, permute, t, transpose } from './permute.js';
@@ -164,6 +164,7 @@ export {
   type ReduceOptions,
   sum,
 } from './reduce.js';
+export { rmsNorm } from './rms-norm.js';
 export { bernoulli, multinomial } from './sampling.js';
 export { gather, type ScatterReduce, scatter, scatterAdd } from './scatter.js';
 export { type ScatterReduction, scatterReduce } from './scatter-reduce.js';

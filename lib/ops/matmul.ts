@@ -14,8 +14,8 @@ import { asRows } from './linear.js';
 import { lowerBatch, lowerMatrices, lowerRows, walksAsOne } from './matmul-command.js';
 import { addMethod } from './method.js';
 import { refuseMore, requireTensor } from './operand.js';
+import { gradientOfLeft, gradientOfRight } from './product-gradients.js';
 import { PLAIN, type Product, productOperands, productParams } from './product-params.js';
-import { rowsProduct } from './rows-product.js';
 import { sampleTensor } from './samples.js';
 import { matmulRule } from './sharding/matmul.js';
 
@@ -115,10 +115,8 @@ const matmulOp: Op<Product> = defineOp({
     const { alpha, beta } = ctx.params;
     const scaled = alpha === 1 ? g : g.mul(alpha);
     return [
-      ctx.needs(0)
-        ? productLike(ctx.inputStrides(0), scaled, ctx.input(1).transpose(-2, -1))
-        : null, // dL/da = dL/dy b^T
-      ctx.needs(1) ? gradientOfRight(ctx.inputStrides(1), ctx.input(0), scaled) : null,
+      ctx.needs(0) ? gradientOfLeft(ctx, scaled) : null,
+      ctx.needs(1) ? gradientOfRight(ctx, scaled) : null,
       ctx.needs(2) ? (beta === 1 ? g : beta === 0 ? g.zerosLike() : g.mul(beta)) : null,
     ];
   },
@@ -181,25 +179,6 @@ export function product(
   }
   return dispatchOne(matmulOp, [regular(a), regular(b), addend], params);
 }
-
-/** dL/db = a^T dL/dy; of one `b` for a batch, the sum over the batch. */
-function gradientOfRight(strides: Shape, a: Tensor, g: Tensor): Tensor {
-  if (a.shape.length === 2 || strides.length > 2)
-    return productLike(strides, a.transpose(-2, -1), g);
-  return isByColumns(strides) ? rowsProduct(g, a).t() : rowsProduct(a, g);
-}
-
-/**
- * The product, stored by columns if the operand with these strides was, as a transposed weight is:
- * its gradient then has the layout of the weight.
- */
-function productLike(strides: Shape, a: Tensor, b: Tensor): Tensor {
-  return isByColumns(strides)
-    ? product(b.transpose(-2, -1), a.transpose(-2, -1)).transpose(-2, -1)
-    : product(a, b);
-}
-
-const isByColumns = (strides: Shape): boolean => last(strides, 2) === 1 && last(strides, 1) !== 1;
 
 const NO_BATCH: Shape = Object.freeze([]);
 

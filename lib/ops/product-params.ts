@@ -14,6 +14,9 @@ export type Product = ParamsOf<typeof productParams>;
 /** The product alone. @internal */
 export const PLAIN: Product = Object.freeze({ alpha: 1, beta: 0 });
 
+/** The product plus the addend. @internal */
+export const PLUS: Product = Object.freeze({ alpha: 1, beta: 1 });
+
 /** @internal */
 export const productOperands =
   '(a: T[b, m, k], b: T[b, k, n], addend?: T[b, m, n]) -> (y: T[b, m, n])';

@@ -279,11 +279,14 @@ uint32_t alignment_of(const Product::Matrix& m, int64_t batch, int64_t item) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-Layout layout_of(const Api& api, const Product& p, const Product::Matrix& m, uint64_t rows,
-                 uint64_t columns) {
+// Of c and d.
+DType result_dtype(const Product& p) { return p.wide ? DType::Float32 : p.dtype; }
+
+Layout layout_of(const Api& api, const Product& p, DType dtype, const Product::Matrix& m,
+                 uint64_t rows, uint64_t columns) {
   Layout layout = nullptr;
   if (m.transposed) std::swap(rows, columns);
-  if (api.layout_create(&layout, type_of(p.dtype), rows, columns, m.leading) != kSuccess)
+  if (api.layout_create(&layout, type_of(dtype), rows, columns, m.leading) != kSuccess)
     return nullptr;
   if (p.batch > 1) {
     const int32_t count = static_cast<int32_t>(p.batch);
@@ -309,10 +312,10 @@ Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (
     api.desc_set(plan.desc, kDescEpilogue, &epilogue, sizeof epilogue);
     api.desc_set(plan.desc, kDescBiasPointer, &p.bias, sizeof p.bias);
   }
-  plan.a = layout_of(api, p, p.a, p.rows, p.inner);
-  plan.b = layout_of(api, p, p.b, p.inner, p.columns);
-  plan.c = layout_of(api, p, p.c.data ? p.c : p.d, p.rows, p.columns);
-  plan.d = layout_of(api, p, p.d, p.rows, p.columns);
+  plan.a = layout_of(api, p, p.dtype, p.a, p.rows, p.inner);
+  plan.b = layout_of(api, p, p.dtype, p.b, p.inner, p.columns);
+  plan.c = layout_of(api, p, result_dtype(p), p.c.data ? p.c : p.d, p.rows, p.columns);
+  plan.d = layout_of(api, p, result_dtype(p), p.d, p.rows, p.columns);
   Preference preference = nullptr;
   if (!plan.a || !plan.b || !plan.c || !plan.d || api.preference_create(&preference) != kSuccess)
     return plan;
@@ -364,10 +367,11 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
     return Outcome::Failed;
   }
 
-  const int64_t item = item_size(p.dtype);
+  const int64_t item = item_size(p.dtype), result = item_size(result_dtype(p));
   const Product::Matrix& c = p.c.data ? p.c : p.d;
   const uint32_t alignment[4] = {alignment_of(p.a, p.batch, item), alignment_of(p.b, p.batch, item),
-                                 alignment_of(c, p.batch, item), alignment_of(p.d, p.batch, item)};
+                                 alignment_of(c, p.batch, result),
+                                 alignment_of(p.d, p.batch, result)};
   int64_t flags = static_cast<int64_t>(p.dtype) | p.a.transposed << 4 | p.b.transposed << 5 |
                   (p.bias != nullptr) << 6 | (p.c.data == p.d.data) << 7 | (p.beta != 0) << 8 |
                   int64_t(stream.device) << 9;
@@ -375,7 +379,7 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
   const Key key{{flags, p.rows, p.columns, p.inner, p.batch, p.a.leading, p.b.leading, c.leading,
                  p.d.leading, p.a.batch_stride, p.b.batch_stride, c.batch_stride, p.d.batch_stride,
                  p.bias ? int64_t(reinterpret_cast<uintptr_t>(p.bias) & 15) : 0, p.suggestion,
-                 p.tf32}};
+                 p.tf32 | p.wide << 1}};
   auto found = cache.plans.find(key);
   if (found == cache.plans.end()) {
     if (cache.plans.size() >= PlanCache::kLimit) cache.clear();

@@ -40,6 +40,7 @@ struct Product {
   // index of the algorithm among the library's proposals
   int32_t suggestion = 0;
   bool tf32 = false;        // float32: may round operands to TF32
+  bool wide = false;        // c and d are float32, of 16-bit operands
   void* scratch = nullptr;  // kScratchBytes from the caller; null: from the stream
 };
 constexpr int32_t kSuggestions = 8;

@@ -93,7 +93,7 @@ describe('the decomposition of a normalisation', () => {
       const backward = opByName(`${name}Backward`) as AnyOp;
       const saved = parts.slice(1);
       const grads =
-        backward.decompose?.([input, input, ...saved, zeros([0])], {
+        backward.decompose?.([input, input, ...saved, input, zeros([0])], {
           ...given,
           needs: [true, true, true],
         }) ?? [];

@@ -7,10 +7,6 @@ import type { LocalRun, ShardingRule, Strategy } from '../../core/sharding-rule.
 import { type Tensor, wrapNumber } from '../../core/tensor.js';
 import { broadcastPlacement, isNumber, linearReductions, strategy } from './strategies.js';
 
-interface Product {
-  beta: number;
-}
-
 /** The factors and the addend. */
 type Operands = readonly [Tensor, Tensor, Tensor];
 
@@ -18,7 +14,7 @@ type Operands = readonly [Tensor, Tensor, Tensor];
  * The rule of a product of two factors plus an addend, which may be absent. `op` is a function,
  * because the op is not defined yet when its rule is created. @internal
  */
-export function matmulRule<P extends Product>(op: () => Op<P>): ShardingRule<P, Operands> {
+export function matmulRule<P extends object>(op: () => Op<P>): ShardingRule<P, Operands> {
   const addOnce: LocalRun<P, Operands> = ([a, b, c], params, call) => {
     const first = call.inputs[0]?.offsets.at(-1) === 0;
     return first

@@ -29,7 +29,8 @@ struct Engine {
   int32_t mr, nr;
   int32_t unit;
   int32_t source_bytes, packed_bytes, sum_bytes;
-  bool direct;  // source elements are packed elements: blocks may read operands in place
+  int32_t result_bytes;  // of an element of c and y
+  bool direct;           // source elements are packed elements: blocks may read operands in place
 
   void (*block)(const Block& block);
 
@@ -39,9 +40,12 @@ struct Engine {
   void (*pack)(void* packed, int64_t width, const void* source, int64_t length, int64_t k,
                int64_t length_stride, int64_t k_stride);
 
-  // sum[m, n] = beta * c[m, n], and y[m, n] = round(sum[m, n]).
+  // sum[m, n] = beta * c[m, n], from source elements and from those of results, and
+  // y[m, n] = round(sum[m, n]).
   void (*load)(void* sum, int64_t sum_row, const void* c, int64_t row, int64_t col, double beta,
                int64_t m, int64_t n);
+  void (*load_result)(void* sum, int64_t sum_row, const void* c, int64_t row, int64_t col,
+                      double beta, int64_t m, int64_t n);
   void (*store)(void* y, int64_t row, int64_t col, const void* sum, int64_t sum_row, int64_t m,
                 int64_t n);
 

@@ -72,7 +72,7 @@ Plan make_plan(const Engine& e, const Product& p, int64_t threads) {
   plan.depth = ceil_div(units, plan.depths);
   const int64_t row_blocks = ceil_div(p.m, kRowBlock);
   plan.row_block = ceil_div(ceil_div(p.m, row_blocks), e.mr) * e.mr;
-  plan.sums = e.sum_bytes != e.source_bytes || p.y_col != 1;
+  plan.sums = e.sum_bytes != e.result_bytes || p.y_col != 1;
   const int64_t panels_n = ceil_div(p.n, e.nr), panels_m = ceil_div(p.m, e.mr);
   plan.direct_a =
       e.direct && panels_n <= 8 && !(conflicting(p.a.row * e.source_bytes) && panels_n > 1);
@@ -172,12 +172,12 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
     const int64_t m = min64(plan.row_block, rows.end - i);
     for (int64_t j = columns.begin; j < columns.end; j += column_step) {
       const int64_t n = min64(column_step, columns.end - j);
-      void* y = at(p.y, i * p.y_row + j * p.y_col, e.source_bytes);
+      void* y = at(p.y, i * p.y_row + j * p.y_col, e.result_bytes);
       void* sum = plan.sums ? scratch(2, m * sum_row * e.sum_bytes) : y;
       const int64_t row_of_sum = plan.sums ? sum_row : p.y_row;
       if (p.c.data && !in_place) {
-        e.load(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.source_bytes), p.c.row,
-               p.c.col, p.beta, m, n);
+        e.load_result(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.result_bytes),
+                      p.c.row, p.c.col, p.beta, m, n);
       }
       for (int64_t d = 0; d < plan.depths; d++) {
         const int64_t first = d * plan.depth, k = min64(plan.depth, units - first);
@@ -298,7 +298,7 @@ bool can_be_skinny(const Engine& e, const Product& p) {
 
 void run_skinny(const Engine& e, const Product& p, int64_t threads) {
   const bool along_k = p.b.row == 1 && p.k >= 4 * e.nr;
-  const bool sums = e.sum_bytes != e.source_bytes || p.y_col != 1;
+  const bool sums = e.sum_bytes != e.result_bytes || p.y_col != 1;
   const void* a = p.a.data;
   int64_t a_row = p.a.row;
   if (!e.direct || p.a.col != 1) {
@@ -311,12 +311,12 @@ void run_skinny(const Engine& e, const Product& p, int64_t threads) {
     const int64_t step = sums ? kSumColumns : end - begin;
     for (int64_t j = begin; j < end; j += step) {
       const int64_t n = min64(step, end - j);
-      void* y = at(p.y, j * p.y_col, e.source_bytes);
+      void* y = at(p.y, j * p.y_col, e.result_bytes);
       void* sum = sums ? scratch(2, p.m * n * e.sum_bytes) : y;
       const int64_t sum_row = sums ? n : p.y_row;
       if (p.c.data)
-        e.load(sum, sum_row, at(p.c.data, j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta,
-               p.m, n);
+        e.load_result(sum, sum_row, at(p.c.data, j * p.c.col, e.result_bytes), p.c.row, p.c.col,
+                      p.beta, p.m, n);
       const bool accumulate = p.c.data != nullptr;
       if (along_k) {
         e.dots(p.m, n, p.k, a, a_row, at(p.b.data, j * p.b.col, e.source_bytes), p.b.col, sum,
@@ -358,7 +358,7 @@ void gemm(const Engine& e, const Product& p, bool parallel) {
                   depths = ceil_div(units, kDepthBytes / e.packed_bytes);
     const Plan plan{e.direct,
                     direct_b ? PackB::Never : PackB::PerTask,
-                    e.sum_bytes != e.source_bytes || p.y_col != 1,
+                    e.sum_bytes != e.result_bytes || p.y_col != 1,
                     ceil_div(units, depths),
                     depths,
                     ceil_div(min64(p.m, kRowBlock), e.mr) * e.mr};
@@ -374,8 +374,21 @@ void gemm(const Engine& e, const Product& p, bool parallel) {
 
 namespace {
 
-const Engines& engines() {
-  static const Engines chosen = [] {
+struct Chosen : Engines {
+  Engine wide_float16, wide_bfloat16;
+};
+
+// The engine of 16-bit operands with c and y of float32.
+Engine widened(const Engine& narrow, const Engine& float32) {
+  Engine e = narrow;
+  e.result_bytes = float32.result_bytes;
+  e.load_result = float32.load_result;
+  e.store = float32.store;
+  return e;
+}
+
+const Chosen& engines() {
+  static const Chosen chosen = [] {
     Engines result = *engines_baseline();
 #if defined(__x86_64__)
     const CpuFeatures& cpu = cpu_features();
@@ -383,7 +396,8 @@ const Engines& engines() {
     if (cpu.isa == Isa::Avx512) result = *engines_avx512();
     if (cpu.isa == Isa::Avx512 && cpu.avx512_bf16) use_avx512_bf16(result.bfloat16);
 #endif
-    return result;
+    return Chosen{result, widened(result.float16, result.float32),
+                  widened(result.bfloat16, result.float32)};
   }();
   return chosen;
 }
@@ -401,6 +415,10 @@ const Engine& engine_for(DType dtype) {
     default:
       return engines().float32;
   }
+}
+
+const Engine& wide_engine_for(DType dtype) {
+  return dtype == DType::Float16 ? engines().wide_float16 : engines().wide_bfloat16;
 }
 
 const SoftmaxRows<float>& softmax_rows(float) { return engines().softmax_float; }

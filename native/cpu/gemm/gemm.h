@@ -21,6 +21,8 @@ struct Product {
 
 // The engine of a floating type on this machine.
 const Engine& engine_for(DType dtype);
+// That of 16-bit operands whose product is float32, and c too.
+const Engine& wide_engine_for(DType dtype);
 const SoftmaxRows<float>& softmax_rows(float);
 const SoftmaxRows<double>& softmax_rows(double);
 

@@ -110,7 +110,8 @@ Status layer_norm(const KernelCall& call) {
 }
 
 Status layer_norm_backward(const KernelCall& call) {
-  const TensorView &g = call.input(0), &x = call.input(1), &gx = call.output(0);
+  const TensorView &g = call.input(0), &x = call.input(1), &more = call.input(5),
+                   &gx = call.output(0);
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   with_float_type(x.dtype, [&](auto type) {
     using T = decltype(type);
@@ -118,7 +119,7 @@ Status layer_norm_backward(const KernelCall& call) {
     const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
     std::vector<T> partial(static_cast<size_t>(2 * n * (blocks > 0 ? blocks : 1)), T(0));
     parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
-      RowBuffer<T> memory(3 * n);
+      RowBuffer<T> memory(4 * n);
       for (int64_t block = begin; block < end; block++) {
         T* gw = partial.data() + 2 * n * block;
         const int64_t last = (block + 1) * kBlockRows < rows ? (block + 1) * kBlockRows : rows;
@@ -130,6 +131,8 @@ Status layer_norm_backward(const KernelCall& call) {
           const T* in = read_row(x, row, n, memory.data() + n);
           T* out = gx.is_immediate ? nullptr : row_target(gx, row, n, memory.data() + 2 * n);
           gradient_row(grad, in, w.data, mean, rstd, out, gw, gw + n, n);
+          if (out && !more.is_immediate)
+            row_scale_add(read_row(more, row, n, memory.data() + 3 * n), T(1), out, n);
           if (out) store_row(gx, row, n, out, memory.data() + 2 * n);
         }
       }

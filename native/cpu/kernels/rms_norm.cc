@@ -105,7 +105,7 @@ Status rms_norm(const KernelCall& call) {
 }
 
 Status rms_norm_backward(const KernelCall& call) {
-  return backward({call.input(0), call.input(1), call.input(2), call.input(3), nullptr,
+  return backward({call.input(0), call.input(1), call.input(2), call.input(3), &call.input(4),
                    call.output(0), call.output(1)});
 }
 

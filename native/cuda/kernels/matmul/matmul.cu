@@ -73,15 +73,6 @@ void scale(const MatmulProblem& p, Stream& stream) {
   scale_kernel<<<grid, 256, 0, stream.handle>>>(p);
 }
 
-MatrixView view_of(const TensorView& t) {
-  MatrixView out;
-  out.data = t.data;
-  if (t.ndim == 3) out.batch_stride = t.sizes[0] == 1 ? 0 : t.strides[0];
-  out.row_stride = t.strides[t.ndim - 2];
-  out.column_stride = t.strides[t.ndim - 1];
-  return out;
-}
-
 // [B, m, k] [k, n] is [B m, k] [k, n] if the batches of a, c and y continue their rows.
 void fold_batch(MatmulProblem* p) {
   const auto follows = [&](const MatrixView& v) {
@@ -144,6 +135,7 @@ lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, voi
   product.batch = p.batch;
   product.alpha = p.alpha;
   product.suggestion = suggestion;
+  product.wide = p.wide;
   product.tf32 = p.precision == Float32Precision::Tf32 && p.dtype == DType::Float32;
   product.scratch = scratch;
   bool as_is = false;
@@ -153,9 +145,9 @@ lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, voi
   product.b.transposed = !as_is;
   bool copied = false;
   if (p.c.data) {
-    if (item_size(p.dtype) == 2 && !exact_addend(product)) return lt::Outcome::Declined;
+    if (item_size(p.dtype) == 2 && !p.wide && !exact_addend(product)) return lt::Outcome::Declined;
     const bool one_row = p.c.row_stride == 0 || p.m == 1;
-    if (p.batch == 1 && p.beta == 1 && one_row && (p.c.column_stride == 1 || p.n == 1)) {
+    if (!p.wide && p.batch == 1 && p.beta == 1 && one_row && (p.c.column_stride == 1 || p.n == 1)) {
       product.bias = p.c.data;
     } else if (describe(p.c, p.m, p.n, &product.c, &as_is) && as_is) {
       product.beta = p.beta;
@@ -303,6 +295,15 @@ MatmulRoute& matmul_route() {
   return route;
 }
 
+MatrixView view_of(const TensorView& t) {
+  MatrixView out;
+  out.data = t.data;
+  if (t.ndim == 3) out.batch_stride = t.sizes[0] == 1 ? 0 : t.strides[0];
+  out.row_stride = t.strides[t.ndim - 2];
+  out.column_stride = t.strides[t.ndim - 1];
+  return out;
+}
+
 Status matmul(const KernelCall& call) {
   const auto& params = call.params_as<MatmulParams>();
   const TensorView &a = call.input(0), &b = call.input(1), &c = call.input(2), &y = call.output(0);
@@ -323,6 +324,10 @@ Status matmul(const KernelCall& call) {
   p.b = view_of(b);
   p.y = view_of(y);
   if (!c.is_immediate && c.data && params.beta != 0) p.c = view_of(c);
+  return run_matmul(p, stream, call);
+}
+
+Status run_matmul(MatmulProblem p, Stream& stream, const KernelCall& call) {
   if (p.k == 0 || p.alpha == 0) {
     scale(p, stream);
     return launched(call);

@@ -28,6 +28,7 @@ struct MatmulProblem {
   MatrixView a, b, c, y;
   double alpha = 1, beta = 0;
   Float32Precision precision = Float32Precision::Highest;
+  bool wide = false;  // y and c are float32, a and b of 16 bits; only cuBLASLt takes it
 
   // The same product as y^T = alpha b^T a^T + beta c^T.
   MatmulProblem transposed() const {
@@ -118,6 +119,10 @@ lt::Outcome matmul_library(const MatmulProblem& p, int32_t suggestion, void* scr
 // Large products of float32 as three of TF32 by cuBLASLt (matmul_tf32x3.cu).
 lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCall& call,
                           Status* status);
+
+// A product by the kernel that matmul.cu chooses.
+Status run_matmul(MatmulProblem p, Stream& stream, const KernelCall& call);
+MatrixView view_of(const TensorView& t);
 
 // The choice between our kernels and cuBLASLt for products that both take. SHARDWISE_MATMUL=own or
 // cublaslt forces one.

@@ -86,13 +86,14 @@ export const rowSamples: Record<string, Samples> = {
   layerNorm: layerNorms,
   layerNormBackward: after(
     'layerNorm',
-    ([x, weight], [y, mean, rstd]) => [gradientOf(y), x, mean, rstd, weight] as Tensor[],
+    ([x, weight], [y, mean, rstd]) =>
+      [gradientOf(y), x, mean, rstd, gradientOf(y), weight] as Tensor[],
     layerNorms,
   ),
   rmsNorm: rmsNorms,
   rmsNormBackward: after(
     'rmsNorm',
-    ([x, weight], [y, rstd]) => [gradientOf(y), x, rstd, weight] as Tensor[],
+    ([x, weight], [y, rstd]) => [gradientOf(y), x, rstd, gradientOf(y), weight] as Tensor[],
     rmsNorms,
   ),
   crossEntropyRows: losses,

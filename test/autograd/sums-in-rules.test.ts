@@ -1,0 +1,199 @@
+/**
+ * Gradient rules that add what arrived from other ops to their own gradient, and those that give
+ * the gradient in the dtype from which mixed precision converted the tensor.
+ */
+import assert from 'node:assert/strict';
+import {
+  amp,
+  autograd,
+  bfloat16,
+  type DType,
+  float32,
+  float64,
+  manualSeed,
+  nn,
+  profiler,
+  randn,
+  type Tensor,
+} from '../../lib/index.js';
+
+const inRegion = <T>(fn: () => T): T => amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, fn);
+
+/** The number of calls of each op in a backward pass. */
+function opsOfBackward(loss: Tensor): Map<string, number> {
+  const prof = profiler.profile({ activities: ['cpu'] }, () => loss.backward());
+  return new Map([...prof.keyAverages()].map(({ key, count }) => [key, count]));
+}
+
+const gradient = (t: Tensor): Tensor => t.grad as Tensor;
+
+/** Two projections of a normalised input beside a residual connection, as a block has them. */
+class Block extends nn.Module {
+  readonly norm: nn.Module<[Tensor], Tensor>;
+  readonly q = new nn.Linear(16, 16, { bias: false });
+  readonly k = new nn.Linear(16, 16, { bias: false });
+
+  constructor(norm: nn.Module<[Tensor], Tensor>) {
+    super();
+    this.norm = norm;
+  }
+
+  override forward(x: Tensor): Tensor {
+    const normal = this.norm(x);
+    return x.add(this.q(normal).mul(this.k(normal)));
+  }
+}
+
+const blocks = {
+  'layer norm': () => new Block(new nn.LayerNorm(16)),
+  'RMS norm': () => new Block(new nn.RMSNorm(16)),
+};
+
+describe('a gradient rule that adds what arrived', () => {
+  for (const [name, make] of Object.entries(blocks)) {
+    it(`gives the gradients of a residual connection with ${name}`, () => {
+      manualSeed(1);
+      const block = make().to({ dtype: float64 });
+      const x = randn([2, 5, 16], { dtype: float64 }).requiresGrad_();
+      assert.ok(autograd.gradcheck((input: Tensor) => block(input), [x]));
+      const weights = randn([2, 5, 16], { dtype: float64 });
+      // A graph of gradients has the separate ops.
+      const leaves = [x, ...block.parameters()];
+      const apart = autograd.grad(block(x).mul(weights).sum(), leaves, { createGraph: true });
+      block(x).mul(weights).sum().backward();
+      leaves.forEach((leaf, i) => {
+        assert.ok(
+          gradient(leaf).allclose(apart[i] as Tensor, { rtol: 1e-12, atol: 1e-12 }),
+          `${i}`,
+        );
+      });
+    });
+
+    it(`calls no sum of gradients with ${name}`, () => {
+      const block = make();
+      const x = randn([2, 5, 16]).requiresGrad_();
+      const counts = opsOfBackward(block(x.mul(1)).square().sum());
+      assert.equal(counts.get('add'), undefined, [...counts].join(' '));
+    });
+  }
+
+  it('sums both gradients of a matrix times itself', () => {
+    const x = randn([4, 4], { dtype: float64 }).requiresGrad_();
+    assert.ok(autograd.gradcheck((a: Tensor) => a.mul(1).matmul(a.mul(2)), [x]));
+    assert.ok(autograd.gradcheck((a: Tensor) => a.matmul(a).add(a), [x]));
+    const [g] = autograd.grad(x.matmul(x).sum(), [x]);
+    const ones = x.detach().newOnes([4, 4]);
+    const expected = ones.matmul(x.detach().t()).add(x.detach().t().matmul(ones));
+    assert.ok(g?.allclose(expected));
+  });
+
+  it('leaves out what hooks of the node would see', () => {
+    const x = randn([3, 4], { dtype: float64 }).requiresGrad_();
+    const w = randn([4, 4], { dtype: float64 });
+    const a = x.mul(1);
+    const [first, second] = [a.matmul(w), a.matmul(w)];
+    const seen: Tensor[] = [];
+    for (const y of [first, second])
+      y.gradFn?.registerHook((inputs: readonly (Tensor | null)[]) => {
+        seen.push((inputs[0] as Tensor).clone());
+      });
+    first.add(second).sum().backward();
+    const own = x.detach().newOnes([3, 4]).matmul(w.t());
+    for (const each of seen) assert.ok(each.allclose(own));
+    assert.equal(seen.length, 2);
+    assert.ok(gradient(x).allclose(own.mul(2)));
+  });
+
+  it('keeps the sum of a tensor that retains its gradient', () => {
+    const x = randn([3, 4], { dtype: float64 }).requiresGrad_();
+    const w = randn([4, 4], { dtype: float64 });
+    const a = x.mul(1);
+    a.retainGrad();
+    a.matmul(w).add(a.matmul(w)).sum().backward({ retainGraph: true });
+    const own = x.detach().newOnes([3, 4]).matmul(w.t());
+    assert.ok(gradient(a).allclose(own.mul(2)));
+    assert.ok(gradient(x).allclose(own.mul(2)));
+  });
+});
+
+describe('the gradient of a tensor that mixed precision converted', () => {
+  const linear = (): nn.Linear => new nn.Linear(16, 8, { bias: false });
+
+  it('is computed in the dtype of the tensor, without a conversion', () => {
+    const layer = linear();
+    const x = randn([2, 3, 16]).requiresGrad_();
+    const loss = inRegion(() => layer(x)).sum();
+    const counts = opsOfBackward(loss);
+    assert.equal(counts.get('wideProduct'), 2, [...counts].join(' '));
+    assert.equal(counts.get('copy') ?? 0, 0, [...counts].join(' '));
+    assert.equal(gradient(layer.weight).dtype, float32);
+    assert.equal(gradient(x).dtype, float32);
+    assert.ok(gradient(layer.weight).isContiguous());
+  });
+
+  it('is that of the rounded operands', () => {
+    const layer = linear();
+    const x = randn([2, 3, 16]).requiresGrad_();
+    const g = randn([2, 3, 8]).to(bfloat16);
+    inRegion(() => layer(x)).backward(g);
+    const exact = (t: Tensor): Tensor =>
+      t
+        .detach()
+        .to(bfloat16)
+        .to(float64)
+        .reshape([-1, t.shape.at(-1) as number]);
+    const near = (seen: Tensor, expected: Tensor): void =>
+      assert.ok(
+        seen.to(float64).allclose(expected.reshape(seen.shape), { rtol: 1e-2, atol: 1e-2 }),
+      );
+    near(gradient(layer.weight), exact(g).t().matmul(exact(x)));
+    near(gradient(x), exact(g).matmul(exact(layer.weight)));
+  });
+
+  it('has the dtype that a hook of the converted tensor expects', () => {
+    const x = randn([3, 4]).requiresGrad_();
+    const w = randn([4, 4]).to(bfloat16);
+    const low = x.to(bfloat16);
+    const seen: DType[] = [];
+    low.registerHook((g: Tensor) => {
+      seen.push(g.dtype);
+    });
+    low.matmul(w).sum().backward();
+    assert.deepEqual(seen, [bfloat16]);
+    const captured = x.to(bfloat16);
+    const [g] = autograd.grad(captured.matmul(w).sum(), [captured]);
+    assert.equal(g?.dtype, bfloat16);
+  });
+
+  it('sums several layers of one input, which is converted once', () => {
+    const layers = [linear(), linear(), linear()];
+    const x = randn([5, 16]).requiresGrad_();
+    const forward = (): Tensor =>
+      inRegion(() =>
+        layers
+          .map((layer) => layer(x))
+          .reduce((a, b) => a.add(b))
+          .sum(),
+      );
+    const prof = profiler.profile({ activities: ['cpu'] }, forward);
+    assert.equal(prof.keyAverages().get('copy')?.count, 4, 'three weights and the input');
+    const counts = opsOfBackward(forward());
+    assert.equal(counts.get('add'), undefined, [...counts].join(' '));
+    const expected = layers
+      .map(({ weight }) => weight.detach().sum(0))
+      .reduce((a, b) => a.add(b))
+      .expand([5, 16]);
+    assert.ok(gradient(x).allclose(expected, { rtol: 2e-2, atol: 2e-2 }));
+  });
+
+  it('converts an input again after it changed', () => {
+    const layer = linear();
+    const x = randn([5, 16]);
+    inRegion(() => {
+      const before = layer(x);
+      x.zero_();
+      assert.equal(layer(x).abs().sum().item(), 0);
+      assert.notEqual(before.abs().sum().item(), 0);
+    });
+  });
+});
