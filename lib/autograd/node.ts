@@ -145,7 +145,7 @@ export abstract class Node {
   }
 
   /** Whether somebody sees the gradients of its outputs or inputs. */
-  get isWatched(): boolean {
+  get isSeen(): boolean {
     return (
       this.tensorHooks !== null ||
       this.observers !== null ||

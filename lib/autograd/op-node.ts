@@ -288,7 +288,7 @@ function fitGradient(g: Tensor, shape: Shape, dtype: DType): Tensor {
 function dtypeBefore(edge: Edge, own: DType, pass: BackwardPass): DType | null {
   if (own !== bfloat16 && own !== float16) return null;
   let { node } = edge;
-  while (node instanceof OpNode && !node.isWatched && !pass.captures(node)) {
+  while (node instanceof OpNode && !node.isSeen && !pass.captures(node)) {
     const { op } = node;
     if (op.traits.includes('converts')) return node.inputDtype(0) === float32 ? float32 : null;
     const next = node.edges[0];
