@@ -22,6 +22,31 @@ export const collectiveKinds = [
 ] as const;
 export type CollectiveKind = (typeof collectiveKinds)[number];
 
+/** One collective, as a rank called it. */
+export interface CollectiveEvent {
+  /** The kind of collective: `'allReduce'`, `'allGather'`, … */
+  readonly kind: CollectiveKind;
+  /** The function or op that called it. */
+  readonly name: string;
+  /** The name of the group. */
+  readonly group: string;
+  /** The global ranks, in the order of the group. */
+  readonly ranks: readonly number[];
+  /** The mesh dimension; null for a group that no mesh created. */
+  readonly meshDim: string | null;
+  /** The size of the payload: the output of an all-gather, the input of a reduce-scatter. */
+  readonly bytes: number;
+  /**
+   * The bytes that this rank sends in a ring algorithm; a mean if the chunks of the ring differ in
+   * size.
+   */
+  readonly sentBytes: number;
+  /** The bytes that this rank receives in a ring algorithm. */
+  readonly receivedBytes: number;
+  /** The call site in the program; in a backward pass that of `backward`. */
+  readonly where: string;
+}
+
 /**
  * One rank's part of a collective. Tensors are dense; counts are elements of each rank, in the
  * order of ranks. @internal

@@ -7,7 +7,7 @@
  */
 import type { OperandConverter } from './autocast.js';
 import type { Backend } from './backend.js';
-import type { CollectiveKind } from './collective.js';
+import type { CollectiveEvent } from './collective.js';
 import type { Device } from './device.js';
 import type { Layer } from './dispatch.js';
 import { ShardwiseError } from './errors.js';
@@ -39,19 +39,6 @@ export interface HostProfiler {
   plan<T>(modules: readonly { readonly path: string }[], run: () => T): T;
 }
 
-/** A collective as this rank has called it. @internal */
-export interface SeenCollective {
-  readonly kind: CollectiveKind;
-  readonly name: string;
-  readonly group: string;
-  readonly ranks: readonly number[];
-  readonly meshDim: string | null;
-  readonly bytes: number;
-  readonly sentBytes: number;
-  readonly receivedBytes: number;
-  readonly where: string;
-}
-
 /** @internal */
 export interface Hooks {
   /** Frees and resizes native memory; see storage.ts. */
@@ -71,7 +58,7 @@ export interface Hooks {
   /** Returns the number of the running rank and of all ranks; null outside of ranks. */
   rankInWorld: (() => { readonly rank: number; readonly worldSize: number } | null) | null;
   /** Calls `watcher` with every collective, until the returned function is called. */
-  watchCollectives: ((watcher: (seen: SeenCollective) => void) => () => void) | null;
+  watchCollectives: ((watcher: (seen: CollectiveEvent) => void) => () => void) | null;
   /** Null while no profile is recorded. */
   profiler: HostProfiler | null;
 }

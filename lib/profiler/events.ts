@@ -1,4 +1,5 @@
 /** The events of a profile, as the program gets them. */
+import type { CollectiveEvent } from '../core/collective.js';
 import { modulePath } from '../core/module-path.js';
 import type { Shape } from '../core/shape.js';
 import { moduleOf, modulesOfPlans } from './graph-modules.js';
@@ -55,26 +56,6 @@ export interface ProfilerEvent {
   readonly memory: readonly MemoryEvent[];
 }
 
-/** A collective, as the rank called it. */
-export interface ProfiledCollective {
-  /** The kind of collective: `'allReduce'`, `'allGather'`, … */
-  readonly kind: string;
-  /** The name of the group. */
-  readonly group: string;
-  /** The ranks of the group. */
-  readonly ranks: readonly number[];
-  /** The mesh dimension; null for a group that no mesh created. */
-  readonly meshDim: string | null;
-  /** The size of the payload. */
-  readonly bytes: number;
-  /** The bytes that this rank sends in a ring algorithm. */
-  readonly sentBytes: number;
-  /** The bytes that this rank receives in a ring algorithm. */
-  readonly receivedBytes: number;
-  /** The call site in the program. */
-  readonly where: string;
-}
-
 /** Work of a stream: a kernel, a copy, a collective. Times are in microseconds. */
 export interface KernelEvent {
   /** What it is. `wait`: the stream of a CPU waited for another one. */
@@ -98,7 +79,7 @@ export interface KernelEvent {
   /** Bytes that were copied or filled; 0 if that is not known. */
   readonly bytes: number;
   /** The collective that it is part of; else null. */
-  readonly collective: ProfiledCollective | null;
+  readonly collective: CollectiveEvent | null;
   /**
    * The path of the module that it is of, as {@link ProfilerEvent.modulePath}; of a compiled graph,
    * of the module whose forward was captured. The outermost module of a graph has the graph's name.
@@ -335,6 +316,7 @@ function ofCpu({ command, name, isKernel, device, start, end }: CommandRecord): 
 
 function described({
   kind,
+  name,
   group,
   ranks,
   meshDim,
@@ -342,8 +324,8 @@ function described({
   sentBytes,
   receivedBytes,
   where,
-}: RecordedCollective): ProfiledCollective {
-  return { kind, group, ranks, meshDim, bytes, sentBytes, receivedBytes, where };
+}: RecordedCollective): CollectiveEvent {
+  return { kind, name, group, ranks, meshDim, bytes, sentBytes, receivedBytes, where };
 }
 
 /** Children end before their parents, except those that go on after an `await`. */

@@ -6,14 +6,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { callContext } from '../core/call-context.js';
 import { callSite } from '../core/call-site.js';
+import type { CollectiveEvent } from '../core/collective.js';
 import type { Layer } from '../core/dispatch.js';
-import {
-  type HostProfiler,
-  hooks,
-  layers,
-  type RegionKind,
-  type SeenCollective,
-} from '../core/hooks.js';
+import { type HostProfiler, hooks, layers, type RegionKind } from '../core/hooks.js';
 import type { AnyOp } from '../core/op.js';
 import { currentRuntime, processRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import type { Tensor } from '../core/tensor.js';
@@ -21,7 +16,7 @@ import { HostEvent, type OpInputs, type ProfilerEventKind } from './host-events.
 import { words } from './native-log.js';
 
 /** A collective, with the number of its command. */
-export interface RecordedCollective extends SeenCollective {
+export interface RecordedCollective extends CollectiveEvent {
   readonly command: number;
   /** The host event that called it; 0 for none. */
   readonly op: number;
@@ -206,7 +201,7 @@ export function openRoot(record: HostRecord, name: string): HostEvent {
   return event;
 }
 
-function addCollective(seen: SeenCollective): void {
+function addCollective(seen: CollectiveEvent): void {
   const record = recordOf(currentRuntime());
   record?.collectives.push({ ...seen, command: words[1] as number, op: top?.id ?? 0 });
 }

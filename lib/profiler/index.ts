@@ -1,9 +1,9 @@
 /** The `profiler` namespace: where the time and the memory of a program go. */
+export type { CollectiveEvent as ProfiledCollective } from '../core/collective.js';
 export type { ChromeTrace, TraceEvent } from './chrome-trace.js';
 export type {
   KernelEvent,
   MemoryEvent,
-  ProfiledCollective,
   ProfilerEvent,
 } from './events.js';
 export type { ProfilerEventKind } from './host-events.js';

@@ -1,7 +1,7 @@
 /** Records the collectives of a rank: kind, bytes, cause, and the module that needed them. */
 
 import { callContext } from '../../core/call-context.js';
-import type { CollectiveKind } from '../../core/collective.js';
+import type { CollectiveEvent } from '../../core/collective.js';
 import { ShardingError } from '../../core/errors.js';
 import { modulePath } from '../../core/module-path.js';
 import { checkFunction } from '../../core/options.js';
@@ -40,27 +40,8 @@ export interface TotalTraffic extends CommTraffic {
   byMeshDim: Record<string, MeshDimTraffic>;
 }
 
-/** One collective, as this rank called it. */
-export interface CommEvent {
-  /** The kind of collective: `'allReduce'`, `'allGather'`, … */
-  readonly kind: CollectiveKind;
-  /** The function or op that called it. */
-  readonly name: string;
-  /** The name of the group. */
-  readonly group: string;
-  /** The global ranks, in the order of the group. */
-  readonly ranks: readonly number[];
-  /** The mesh dimension; null for a group that no mesh created. */
-  readonly meshDim: string | null;
-  /** The size of the payload: the output of an all-gather, the input of a reduce-scatter. */
-  readonly bytes: number;
-  /**
-   * The bytes that this rank sends in a ring algorithm; a mean if the chunks of the ring differ in
-   * size.
-   */
-  readonly sentBytes: number;
-  /** The bytes that this rank receives in a ring algorithm. */
-  readonly receivedBytes: number;
+/** One collective, as this rank called it, and why. */
+export interface CommEvent extends CollectiveEvent {
   /**
    * Why an op or a redistribution needed it: `'softmax, in div: input 1 from …'` names first the
    * function that the program called, if it is made of other ops. Null for collectives that the
@@ -75,8 +56,6 @@ export interface CommEvent {
   readonly modulePath: string | null;
   /** Whether the call belongs to a backward pass. */
   readonly phase: 'forward' | 'backward';
-  /** The call site in the program; in a backward pass that of `backward`. */
-  readonly where: string;
 }
 
 /**
