@@ -2,22 +2,17 @@
  * A training step of a fully sharded model on one of four ranks. The other ranks are simulated: their
  * collectives return at once, all kernels of this rank are real. Time of the host, of the step, most
  * memory, and the step of the same model unsharded. With `fake` nothing is computed either: the
- * host's time on the CPU, sharded and not. With `ranks` every GPU of the machine is a rank, and
- * nothing is simulated. One JSON object a line.
+ * host's time on the CPU, sharded and not. One JSON object a line. `npm run bench:gpus` has ranks on
+ * all GPUs of a machine, beside PyTorch's.
  *
- *   npm run bench:fsdp -- [124m | 1.5b | 8b] [batch] [fake | ranks]
+ *   npm run bench:fsdp -- [124m | 1.5b | 8b] [batch] [fake]
  */
-import { fileURLToPath } from 'node:url';
-
 import { FakeTensorMode } from '../lib/compile/index.js';
 import {
   destroyProcessGroup,
   fullyShard,
-  getRank,
-  getWorldSize,
   initDeviceMesh,
   initProcessGroup,
-  launch,
   MixedPrecisionPolicy,
 } from '../lib/distributed.js';
 import {
@@ -51,7 +46,7 @@ function trainer(name: Name, batch: number, device: DeviceName, sharded: boolean
   const model = new Gpt(size, sharded ? 'meta' : device);
   if (sharded) {
     const mpPolicy = new MixedPrecisionPolicy({ paramDtype: bfloat16, reduceDtype: float32 });
-    const mesh = initDeviceMesh(device === 'cuda' ? 'cuda' : 'cpu', [getWorldSize()]);
+    const mesh = initDeviceMesh(device === 'cuda' ? 'cuda' : 'cpu', [RANKS]);
     for (const layer of model.layers) fullyShard(layer, { mesh, mpPolicy });
     fullyShard(model, { mesh, mpPolicy });
     model.toEmpty(device);
@@ -100,8 +95,7 @@ async function onGpu(name: Name, batch: number): Promise<void> {
   for (let i = 0; i < 5; i++) step();
   cuda.synchronize();
   const ahead = memory.stats('cuda').peakAllocatedBytes;
-  if (getRank() > 0) return;
-  print(`fully sharded ${name}, batch ${batch}, one of ${getWorldSize()} ranks`, {
+  print(`fully sharded ${name}, batch ${batch}, one of ${RANKS} ranks`, {
     hostMs: median(hosts),
     wallMs: median(walls),
     peakGiB: waited / 2 ** 30,
@@ -140,20 +134,8 @@ function withoutKernels(name: Name, batch: number): void {
 await runProgram(async () => {
   const name = (process.argv[2] ?? '124m') as Name;
   const batch = Number(process.argv[3] ?? 16);
-  const mode = process.argv[4];
-  const isRank = process.env['RANK'] !== undefined;
-  if (mode === 'ranks' && !isRank) {
-    requireGpu();
-    const file = fileURLToPath(import.meta.url);
-    await launch(cuda.deviceCount(), file, {
-      args: process.argv.slice(2),
-      prefixOutput: false,
-    });
-    return;
-  }
-  if (isRank) await initProcessGroup();
-  else await initProcessGroup('fake', { rank: 0, worldSize: RANKS });
-  if (mode === 'fake') withoutKernels(name, batch);
+  await initProcessGroup('fake', { rank: 0, worldSize: RANKS });
+  if (process.argv[4] === 'fake') withoutKernels(name, batch);
   else await onGpu(name, batch);
   destroyProcessGroup();
 });
