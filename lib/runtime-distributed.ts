@@ -1,7 +1,7 @@
 /**
  * Composition root of programs of several ranks: connects distributed tensors, and ranks that share
- * a process, to the layers below. Apart from lib/runtime.ts, so that `shardwise` alone does not load
- * this code.
+ * a process, to the layers below. Apart from lib/runtime.ts, so that `shardwise` alone does not
+ * load this code.
  */
 import './runtime.js';
 import { hooks, layers } from './core/hooks.js';

@@ -91,13 +91,14 @@ Object.defineProperty(Tensor.prototype, Symbol.toPrimitive, {
     if (hint === 'string') return textOf(this);
     if (hint === 'default')
       throw new ArgumentError(
-        `a tensor of shape ${formatShape(this.shape)} has no operators: write a.add(b) for a + b, ` +
-          'a.eq(b) for a == b, and a template or a.toString() for a text',
+        `a tensor of shape ${formatShape(this.shape)} has no operators: write a.add(b) for a + ` +
+          'b, a.eq(b) for a == b, and a template or a.toString() for a text',
         { op: 'add', given: this.shape },
       );
     if (this.numel() === 1) return Number(this.item());
     throw new ArgumentError(
-      `a tensor of shape ${formatShape(this.shape)} is no number: use its methods, such as t.mul(2)`,
+      `a tensor of shape ${formatShape(this.shape)} is no number: use its methods, ` +
+        'such as t.mul(2)',
       { op: 'Number', given: this.shape },
     );
   },

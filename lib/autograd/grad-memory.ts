@@ -8,7 +8,8 @@ import { accumulatorOf } from './accumulate-grad.js';
 /**
  * From now on, backward writes the gradient of a leaf whose `.grad` is null into `memory`, and a
  * tensor on it becomes `.grad`. So gradients of many parameters lie in one buffer, without a copy
- * besides. Null takes the memory away, also from a leaf that was frozen since. A pass that creates a graph does not use it.
+ * besides. Null takes the memory away, also from a leaf that was frozen since. A pass that creates
+ * a graph does not use it.
  *
  * @param memory - of the shape, dtype, device and placements of the leaf, in any strides
  * @throws AutogradError for a tensor that is no leaf with a gradient, and for memory that does not

@@ -1,7 +1,7 @@
 /**
- * Gradients of parts of a tensor, as those of `chunk` and `unbind`. A backward pass holds them until
- * all have arrived, and writes them into one tensor, instead of adding tensors that are 0 beside
- * each part.
+ * Gradients of parts of a tensor, as those of `chunk` and `unbind`. A backward pass holds them
+ * until all have arrived, and writes them into one tensor, instead of adding tensors that are 0
+ * beside each part.
  */
 import type { AnyOp } from '../core/op.js';
 import { type Shape, sameShape } from '../core/shape.js';

@@ -134,7 +134,9 @@ export abstract class Node {
   /** Frees saved tensors; a second backward is then an error. */
   release(): void {}
 
-  /** What a captured backward pass depends on; null for a node that cannot be captured. @internal */
+  /**
+   * What a captured backward pass depends on; null for a node that cannot be captured. @internal
+   */
   facts(): NodeFacts | null {
     return null;
   }

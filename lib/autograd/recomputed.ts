@@ -44,7 +44,8 @@ export interface RecomputedOptions<S = unknown> {
  * change a tensor that it did not make, or draw new random numbers
  * @see PyTorch `torch._higher_order_ops.wrap.TagActivationCheckpoint`
  * @example
- * const run = (fn: (...args: readonly unknown[]) => unknown, args: readonly unknown[]) => fn(...args);
+ * type Fn = (...args: readonly unknown[]) => unknown;
+ * const run = (fn: Fn, args: readonly unknown[]) => fn(...args);
  * const twice = autograd.recomputed((t: Tensor) => t.exp().sin(), [x], { run, settings: {} });
  */
 export function recomputed<A extends readonly unknown[], R, S>(

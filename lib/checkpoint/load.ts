@@ -170,7 +170,8 @@ export class SafetensorsFile {
    * ShapeError if a target does not have the shape of its part; ArgumentError, IndexError for
    * ranges that do not fit the tensor
    * @example
-   * await saveSafetensors('model.safetensors', { weight: arange(6, { dtype: float32 }).reshape([3, 2]) });
+   * const weight = arange(6, { dtype: float32 }).reshape([3, 2]);
+   * await saveSafetensors('model.safetensors', { weight });
    * await using file = await SafetensorsFile.open('model.safetensors');
    * const rows = zeros([2, 2]);
    * await file.readInto([{ name: 'weight', ranges: [[1, 3]], into: rows }]);

@@ -73,7 +73,8 @@ export async function saveCheckpoint(file: string, state: CheckpointState): Prom
  * than the state; what an object of the program throws in its `loadStateDict`
  * @see PyTorch `torch.load`
  * @example
- * const { step } = await loadCheckpoint('run.safetensors', { model, optimizer, schedule, step: 0 });
+ * const state = { model, optimizer, schedule, step: 0 };
+ * const { step } = await loadCheckpoint('run.safetensors', state);
  */
 export async function loadCheckpoint<S extends CheckpointState>(
   file: string,
@@ -171,8 +172,8 @@ function checkNames(file: string, path: string, own: Members, given: Members): v
     ...listed('missing in the state', extra),
   ];
   throw new CheckpointError(
-    `${file}: the checkpoint and the state differ: ${differences.join('; ')}. Give a state of the ` +
-      'same names, or { strict: false }.',
+    `${file}: the checkpoint and the state differ: ${differences.join('; ')}. Give a state of ` +
+      'the same names, or { strict: false }.',
     { file, missing, extra },
   );
 }
@@ -199,12 +200,14 @@ const isContainer = (value: unknown): value is object =>
   (Array.isArray(value) && value.some((each) => Object(each) === each));
 
 function filling(file: string, path: string, target: Tensor, loaded: unknown): Change {
-  if (!(loaded instanceof Tensor) || !sameShape(loaded.shape, target.shape))
+  if (!(loaded instanceof Tensor) || !sameShape(loaded.shape, target.shape)) {
+    const saved = loaded instanceof Tensor ? formatShape(loaded.shape) : 'no tensor';
     throw new CheckpointError(
-      `${file}: "${path}" of the state is a tensor of shape ${formatShape(target.shape)}, and the ` +
-        `checkpoint has ${loaded instanceof Tensor ? formatShape(loaded.shape) : 'no tensor'} there`,
+      `${file}: "${path}" of the state is a tensor of shape ${formatShape(target.shape)}, and ` +
+        `the checkpoint has ${saved} there`,
       { file, path },
     );
+  }
   return tensorChange(target, loaded);
 }
 

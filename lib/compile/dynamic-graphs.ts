@@ -181,8 +181,8 @@ export function checkMarks(
     if (fixed < 0) return;
     throw new CompileError(
       `compile: dim ${fixed} of input ${input} is marked as dynamic, and the function has a ` +
-        `graph for the size ${t.shape[fixed]} only${reason === null ? '' : `: ${reason}`}. Leave out ` +
-        'markDynamic, or make the function independent of the size.',
+        `graph for the size ${t.shape[fixed]} only${reason === null ? '' : `: ${reason}`}. Leave ` +
+        'out markDynamic, or make the function independent of the size.',
       { input, dim: fixed, reason },
     );
   });

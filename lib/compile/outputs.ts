@@ -31,8 +31,8 @@ export function nameOf({ role, fn }: Compiler): string {
 /** The error of a backend that calls the function whose graph it compiles, or which runs it. */
 export function ownCallError(backend: CompileBackend, title: string): CompileError {
   return new CompileError(
-    `compile: ${nameOf(backendOfCompile(backend))} calls the function that it compiles, or what it ` +
-      `made of ${title} does, without end. Run the graph instead: module.forward(...inputs).`,
+    `compile: ${nameOf(backendOfCompile(backend))} calls the function that it compiles, or what ` +
+      `it made of ${title} does, without end. Run the graph instead: module.forward(...inputs).`,
   );
 }
 

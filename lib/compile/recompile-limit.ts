@@ -4,8 +4,8 @@ import { config } from './config.js';
 import { type Difference, formatDifference } from './guards/facts.js';
 
 /**
- * Warns that no graph serves the calls of a function any more. `changes`: what differed from capture
- * to capture.
+ * Warns that no graph serves the calls of a function any more. `changes`: what differed from
+ * capture to capture.
  *
  * @throws CompileError instead with `fullgraph`
  */

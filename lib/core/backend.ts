@@ -120,7 +120,9 @@ export interface CaptureHooks {
   usesMemory(t: Tensor): void;
   /** Called before a leaf starts or stops requiring a gradient. */
   setsRequiresGrad(t: Tensor, value: boolean): void;
-  /** Called when a parameter was made on the memory of `data`. It does not require a gradient yet. */
+  /**
+   * Called when a parameter was made on the memory of `data`. It does not require a gradient yet.
+   */
   createsParameter(made: Tensor, data: Tensor): void;
   /** Called before a generator draws; `source` gives the next random state of the same kind. */
   draws(generator: Generator, source: DrawSource): void;

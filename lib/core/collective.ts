@@ -73,7 +73,9 @@ export interface CollectiveCall {
    * replaces it if set.
    */
   readonly about?: string;
-  /** How long it waits for other ranks on the hosts; as long as all calls of the group by default. */
+  /**
+   * How long it waits for other ranks on the hosts; as long as all calls of the group by default.
+   */
   readonly timeoutMs?: number;
 }
 

@@ -1,4 +1,7 @@
-/** Calls that change or read state outside of tensors, which a graph would keep as it was at its capture. */
+/**
+ * Calls that change or read state outside of tensors, which a graph would keep as it was at its
+ * capture.
+ */
 import { layers } from './hooks.js';
 
 /** Ends a capture in progress: `Adam.loadStateDict() was called`. @internal */

@@ -12,8 +12,8 @@ export function checkInto(op: string, into: Tensor, meta: OutputMeta): void {
   if (!sameShape(into.shape, meta.shape)) {
     throw new ShapeError(
       `${op}: the result has shape ${formatShape(meta.shape)} and cannot be written into a ` +
-        `tensor of shape ${formatShape(into.shape)}. Give one of the shape of the result, such as ` +
-        `empty([${meta.shape.join(', ')}]), or take the result that is returned without one.`,
+        `tensor of shape ${formatShape(into.shape)}. Give one of the shape of the result, such ` +
+        `as empty([${meta.shape.join(', ')}]), or take the result that is returned without one.`,
       {
         op,
         result: meta.shape,

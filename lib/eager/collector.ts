@@ -5,7 +5,9 @@ import { isMainThread } from 'node:worker_threads';
 
 /** Collects garbage now. */
 export interface Collector {
-  /** Collects young objects only, in a fraction of a millisecond; null where that is not offered. */
+  /**
+   * Collects young objects only, in a fraction of a millisecond; null where that is not offered.
+   */
   readonly young: (() => void) | null;
   /** Collects everything. */
   readonly full: () => void;

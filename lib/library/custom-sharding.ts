@@ -59,8 +59,8 @@ function strategyOf(
   const bad = all.find((each) => !(each instanceof Placement));
   if (placements.length !== inputs.length || bad !== undefined)
     throw new ArgumentError(
-      `${op}: expected Shard(dim), Replicate() or Partial() in a strategy of its sharding rule, got ` +
-        String(bad),
+      `${op}: expected Shard(dim), Replicate() or Partial() in a strategy of its sharding rule, ` +
+        `got ${String(bad)}`,
       { op },
     );
   return { inputs: placements, outputs };

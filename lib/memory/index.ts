@@ -57,7 +57,8 @@ export function emptyCache(which: DeviceName | Device = 'cpu'): void {
  */
 export function collect(): void {
   reportUse('memory.collect');
-  runDeferred('memory.collect() was called'); // ops that have not run hold their operands and results
+  // Ops that have not run hold their operands and results.
+  runDeferred('memory.collect() was called');
   writer.words.dropToken();
   collectGarbage();
   writer.addon.trimHeap();

@@ -25,9 +25,9 @@ export interface ProfileCalls {
   /**
    * Records the commands of a rank of this process, or for rank runtime 0 of all, until {@link
    * profileStop}. `words`: two int32 numbers that both sides share, the same at every call:
-   * JavaScript writes the op that runs, and the addon the number of the last command. The first call
-   * decides: `onHost`: commands of the CPU too. `timer` of GPUs: 0 none, 1 events, 2 CUPTI, which is
-   * looked for at the candidates, one a line. Returns why CUPTI is not used, or ''.
+   * JavaScript writes the op that runs, and the addon the number of the last command. The first
+   * call decides: `onHost`: commands of the CPU too. `timer` of GPUs: 0 none, 1 events, 2 CUPTI,
+   * which is looked for at the candidates, one a line. Returns why CUPTI is not used, or ''.
    */
   profileStart(
     rankRuntime: number,

@@ -178,8 +178,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   /**
-   * This module and all below, each once, with dotted paths that start with `prefix`. A given `seen`
-   * has the modules to leave out, and gets those that are walked over.
+   * This module and all below, each once, with dotted paths that start with `prefix`. A given
+   * `seen` has the modules to leave out, and gets those that are walked over.
    */
   namedModules(prefix = '', seen?: Set<AnyModule>): Iterable<[string, AnyModule]> {
     return walk(() => walkModules(this, prefix, seen));

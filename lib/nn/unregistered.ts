@@ -2,7 +2,9 @@
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
 
-/** Modules that were looked at, and attributes that were warned of, by the class of their module. */
+/**
+ * Modules that were looked at, and attributes that were warned of, by the class of their module.
+ */
 const seen = new WeakSet<AnyModule>();
 const warned = new WeakMap<object, Set<string>>();
 

@@ -363,17 +363,25 @@ declare module '../core/tensor.js' {
     /** {@link square} in place; see {@link Tensor.add_}. */ square_(): this;
     /** {@link sign}: -1, 0 or 1. */ sign(): Tensor;
     /** {@link sign} in place; see {@link Tensor.add_}. */ sign_(): this;
-    /** {@link floor}: the largest integer not above each element, in the same dtype. */ floor(): Tensor;
+    /**
+     * {@link floor}: the largest integer not above each element, in the same dtype.
+     */ floor(): Tensor;
     /** {@link floor} in place; see {@link Tensor.add_}. */ floor_(): this;
-    /** {@link ceil}: the smallest integer not below each element, in the same dtype. */ ceil(): Tensor;
+    /**
+     * {@link ceil}: the smallest integer not below each element, in the same dtype.
+     */ ceil(): Tensor;
     /** {@link ceil} in place; see {@link Tensor.add_}. */ ceil_(): this;
     /** {@link round}: the nearest integer, halves to even. */ round: MethodOf<typeof roundMethod>;
     /** {@link round} in place; see {@link Tensor.add_}. */ round_: MethodOf<typeof round_, this>;
     /** {@link trunc}: the integer part, towards zero, in the same dtype. */ trunc(): Tensor;
     /** {@link trunc} in place; see {@link Tensor.add_}. */ trunc_(): this;
     /** {@link isnan}: whether each element is NaN, as bool. */ isnan(): Tensor;
-    /** {@link isinf}: whether each element is infinite, of either sign, as bool. */ isinf(): Tensor;
-    /** {@link isfinite}: whether each element is neither infinite nor NaN, as bool. */ isfinite(): Tensor;
+    /**
+     * {@link isinf}: whether each element is infinite, of either sign, as bool.
+     */ isinf(): Tensor;
+    /**
+     * {@link isfinite}: whether each element is neither infinite nor NaN, as bool.
+     */ isfinite(): Tensor;
     /** {@link logicalNot}: whether each element is 0, as bool. */ logicalNot(): Tensor;
     /** {@link logicalNot} in place; see {@link Tensor.add_}. */ logicalNot_(): this;
   }

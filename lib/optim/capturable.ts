@@ -99,8 +99,8 @@ export function convertStep(
 }
 
 /**
- * A number that follows from a count of steps, for ops on a parameter: computed in float64, in which
- * large counts and betas near 1 keep their digits.
+ * A number that follows from a count of steps, for ops on a parameter: computed in float64, in
+ * which large counts and betas near 1 keep their digits.
  */
 export function scalarFor(p: Tensor, step: Tensor, compute: (step: Tensor) => Tensor): Tensor {
   const dtype = p.dtype === float64 ? float64 : float32;

@@ -124,8 +124,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   /**
    * Updates the parameters. Calls `closure` first, with gradients on, and returns its value.
    *
-   * @throws ArgumentError for parameters that were replaced after the optimizer was made, such as by
-   * `FullyShardedDataParallel`
+   * @throws ArgumentError for parameters that were replaced after the optimizer was made, such as
+   * by `FullyShardedDataParallel`
    * @example
    * model(x).mean().backward();
    * optimizer.step();
@@ -195,8 +195,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
           throw new ArgumentError(
             `${op}: expected ${name} of parameter ${i} to have the shape of the parameter, ` +
               `${formatShape(p.shape)}, got ${formatShape(value.shape)}. The parameter changed ` +
-              'after an earlier step. Make the optimizer after FullyShardedDataParallel, or after ' +
-              'whatever else changes shapes.',
+              'after an earlier step. Make the optimizer after FullyShardedDataParallel, or ' +
+              'after whatever else changes shapes.',
             { op, parameter: i, expected: p.shape, given: value.shape },
           );
   }

@@ -85,7 +85,9 @@ export interface KernelEvent {
    * of the module whose forward was captured. The outermost module of a graph has the graph's name.
    */
   readonly modulePath: string | null;
-  /** How many kernels ran together, in one pass over their elements: each has a share of the time. */
+  /**
+   * How many kernels ran together, in one pass over their elements: each has a share of the time.
+   */
   readonly together: number;
 }
 

@@ -48,8 +48,8 @@ export function isLogDone(rankRuntime: number): boolean {
 }
 
 /**
- * A part of the log: of a rank runtime, or of all for 0; commands between two numbers, and what has no
- * number between two times, in microseconds.
+ * A part of the log: of a rank runtime, or of all for 0; commands between two numbers, and what has
+ * no number between two times, in microseconds.
  */
 export interface LogRange {
   readonly rankRuntime: number;

@@ -27,8 +27,8 @@ export interface ProfileOptions {
   /** Called when a trace is ready: at the end, and after each cycle of a schedule. */
   readonly onTraceReady?: (profile: Profile) => void;
   /**
-   * Who times GPUs: CUPTI, which shows each kernel, where it is found; or events around each command.
-   * Default `'cupti'`.
+   * Who times GPUs: CUPTI, which shows each kernel, where it is found; or events around each
+   * command. Default `'cupti'`.
    */
   readonly deviceTimer?: DeviceTimer;
 }

@@ -63,8 +63,8 @@ export class Profile {
   }
 
   /**
-   * Ends a step, such as an iteration of training, and starts the next one. With a schedule it starts
-   * and ends what is recorded.
+   * Ends a step, such as an iteration of training, and starts the next one. With a schedule it
+   * starts and ends what is recorded.
    *
    * @throws ArgumentError after the end of the profile
    * @see PyTorch `torch.profiler.profile.step`
@@ -229,8 +229,8 @@ export class Profile {
   }
 
   /**
-   * Writes a trace that https://ui.perfetto.dev and chrome://tracing open. Each rank writes a file of
-   * its own; the events of several files fit together.
+   * Writes a trace that https://ui.perfetto.dev and chrome://tracing open. Each rank writes a file
+   * of its own; the events of several files fit together.
    *
    * @throws ArgumentError before the end; the errors of the system
    * @see PyTorch `torch.profiler.profile.export_chrome_trace`
@@ -255,7 +255,10 @@ export class Profile {
     return this.ended('Profile.deviceTimer').recorded.timer;
   }
 
-  /** Why CUPTI did not time GPUs; '' if it did, or was not asked. @throws ArgumentError before the end */
+  /**
+   * Why CUPTI did not time GPUs; '' if it did, or was not asked. @throws ArgumentError before the
+   * end
+   */
   get whyNoCupti(): string {
     return this.ended('Profile.whyNoCupti').recorded.whyNoCupti;
   }
@@ -269,14 +272,15 @@ async function allRun(session: Session): Promise<void> {
 
 /**
  * Runs `fn` and records it: the ops, the modules and the regions that the host runs, the kernels,
- * copies and collectives of streams and GPUs, and memory. Ends when `fn` returns, or when its promise
- * settles, and waits for the kernels. While no profile is recorded, none of this costs anything.
+ * copies and collectives of streams and GPUs, and memory. Ends when `fn` returns, or when its
+ * promise settles, and waits for the kernels. While no profile is recorded, none of this costs
+ * anything.
  *
  * Each of several ranks of a process may profile itself, or the program around them profiles all.
  *
  * @returns the profile, or a promise of it if `fn` returns a promise
- * @throws ArgumentError for unknown activities, and if a profile is recorded already; DeviceError for
- * `cuda` without a GPU; what `fn` throws
+ * @throws ArgumentError for unknown activities, and if a profile is recorded already; DeviceError
+ * for `cuda` without a GPU; what `fn` throws
  * @see PyTorch `torch.profiler.profile`
  * @example
  * const prof = profiler.profile({ activities: ['cpu'] }, () => model(x).sum().backward());

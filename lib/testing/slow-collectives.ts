@@ -23,8 +23,8 @@ const OP = 'slowCollectives';
 /**
  * Slows the collectives of this process down, for tests and measurements of overlap: the result of
  * one on CPU tensors comes so much later, and one after the other. Nothing is computed for it
- * meanwhile: ops that follow run, until a wait of a compiled graph waits for the result. Ops outside of
- * graphs do not wait. Every rank calls it.
+ * meanwhile: ops that follow run, until a wait of a compiled graph waits for the result. Ops
+ * outside of graphs do not wait. Every rank calls it.
  *
  * @returns a function that ends it
  * @throws ArgumentError for a connection that is none; DistributedError for `local` ranks, of which
@@ -42,8 +42,8 @@ export function slowCollectives(connection: SlowConnection): () => void {
   checkNumber(OP, 'bandwidth', bandwidth, { above: 0 });
   if (currentRuntime().world.isShared)
     throw new DistributedError(
-      `${OP}: ranks that share a process must not block. Run them as processes: launch(…, { mode: ` +
-        "'process' })",
+      `${OP}: ranks that share a process must not block. Run them as processes: ` +
+        "launch(…, { mode: 'process' })",
       { op: OP },
     );
   const wire = new Wire(latency, bandwidth);

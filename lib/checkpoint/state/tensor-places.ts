@@ -9,8 +9,8 @@ const TENSOR = '$tensor';
 const isLikePlace = (value: object): boolean => TENSOR in value && Object.keys(value).length === 1;
 
 /**
- * A copy of a state with the paths of tensors in their places. @throws ArgumentError for two tensors
- * of one path
+ * A copy of a state with the paths of tensors in their places. @throws ArgumentError for two
+ * tensors of one path
  */
 export function withoutTensors(value: unknown, path: string, found: Map<string, Tensor>): unknown {
   if (value instanceof Tensor) {

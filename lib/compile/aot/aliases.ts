@@ -1,6 +1,6 @@
 /**
- * Results that are views of inputs, or of other results: a run makes them from the real tensors, with
- * their history.
+ * Results that are views of inputs, or of other results: a run makes them from the real tensors,
+ * with their history.
  */
 import { gradMode, setGradMode } from '../../autograd/grad-mode.js';
 import { belowEntry } from '../../core/dispatch.js';

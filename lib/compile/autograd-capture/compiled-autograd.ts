@@ -50,9 +50,9 @@ export function isEnabled(): boolean {
  * Runs `fn`. A backward pass in it is captured as a graph, with its hooks, the random states of
  * forward and the changes of `.grad`, and runs what `compiler` makes of the graph. Later passes of
  * equal nodes, hooks and metadata run the same; JavaScript code of hooks runs at captures only. A
- * plain number that differs from pass to pass becomes an input at its second value, unless a rule of
- * a gradient decides by it. A pass with other hooks is captured again, and `compiler` is called only
- * if its graph differs in more than numbers.
+ * plain number that differs from pass to pass becomes an input at its second value, unless a rule
+ * of a gradient decides by it. A pass with other hooks is captured again, and `compiler` is called
+ * only if its graph differs in more than numbers.
  *
  * The engine itself runs passes that cannot be captured: with `createGraph`, through checkpoints
  * and other hooks of saved tensors, and with hooks that read values; {@link explain} says why. The

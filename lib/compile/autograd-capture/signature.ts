@@ -205,7 +205,9 @@ class GraphWalk implements BackwardSignature, HookVisitor {
   }
 }
 
-/** What a node saved; null if it was changed since, which is an error if the node's rule reads it. */
+/**
+ * What a node saved; null if it was changed since, which is an error if the node's rule reads it.
+ */
 function unpacked(saved: SavedTensor, i: number, node: Node): Tensor | null {
   try {
     return saved.unpack(node.name, `saved value ${i}`, node, false);

@@ -1,6 +1,6 @@
 /**
- * Plain numbers that are inputs of a graph. A number that JavaScript reads may decide what the graph
- * is, so that it cannot be one.
+ * Plain numbers that are inputs of a graph. A number that JavaScript reads may decide what the
+ * graph is, so that it cannot be one.
  */
 import { Tensor, wrapNumber } from '../../core/tensor.js';
 

@@ -57,8 +57,9 @@ export function suspendedError(name: string): CompileError {
 }
 
 /**
- * The error of what a graph cannot repeat, at a call site and in a module. `stepCaller`: the
- * call that captures a whole step, and runs nothing uncompiled. `instead`: what to do outside of the function.
+ * The error of what a graph cannot repeat, at a call site and in a module. `stepCaller`: the call
+ * that captures a whole step, and runs nothing uncompiled. `instead`: what to do outside of the
+ * function.
  */
 export function refusal(
   what: string,

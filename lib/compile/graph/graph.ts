@@ -64,7 +64,8 @@ export class Graph {
   }
 
   /**
-   * Makes all uses of a value, also as a result, uses of another. A node stands for its only output.
+   * Makes all uses of a value, also as a result, uses of another. A node stands for its only
+   * output.
    *
    * @throws CompileError for a node of several outputs or none, and for what is neither value nor
    * node

@@ -87,7 +87,9 @@ export class Node {
   readonly effect: EffectName | null;
   /** The operands. */
   inputs: Value[];
-  /** The parameters of the call or of the effect; of an input of a step, its name in the program. */
+  /**
+   * The parameters of the call or of the effect; of an input of a step, its name in the program.
+   */
   params: object;
   /** The value that an in-place call writes into. */
   into: Value | null;

@@ -24,8 +24,8 @@ export function callHook(index: number): void {
   const hook = hooks[index];
   if (hook === undefined)
     throw new CompileError(
-      'callHook: expected a backward pass, whose hooks its graph calls, got a run of the graph by ' +
-        'itself. Return what the compiler makes of the graph to compiledAutograd.enable.',
+      'callHook: expected a backward pass, whose hooks its graph calls, got a run of the graph ' +
+        'by itself. Return what the compiler makes of the graph to compiledAutograd.enable.',
     );
   outsideScopes(hook);
 }

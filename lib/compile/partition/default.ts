@@ -13,8 +13,8 @@ import { RecomputeTags } from './recomputable.js';
  * their region reads, except those with `mustSave` or `preferSave`; collectives with
  * `reshardAfterForward` communicate again.
  *
- * Other nodes that change memory, communicate or draw random numbers stay in their half and order. Random
- * states are saved, and never drawn again.
+ * Other nodes that change memory, communicate or draw random numbers stay in their half and order.
+ * Random states are saved, and never drawn again.
  *
  * @throws CompileError for a graph without tangents, one that uses a value before it is computed,
  * or one whose forward outputs come after the first tangent

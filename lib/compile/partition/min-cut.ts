@@ -33,10 +33,10 @@ export interface MinCutOptions {
  * the program changed in place after forward, even if eager mode would not have saved it.
  *
  * Tags of nodes say otherwise. `mustSave` saves what backward reads. `mustRecompute` computes again
- * what can be; as `mustRecompute:a` it names a region, from which other regions get saved values, and
- * from whose values nodes of no region are not computed again. `preferSave` and `preferRecompute`
- * beside it leave a node to the choice, without and with regard to its costs. `reshardAfterForward`
- * makes backward communicate again.
+ * what can be; as `mustRecompute:a` it names a region, from which other regions get saved values,
+ * and from whose values nodes of no region are not computed again. `preferSave` and
+ * `preferRecompute` beside it leave a node to the choice, without and with regard to its costs.
+ * `reshardAfterForward` makes backward communicate again.
  *
  * @throws CompileError as {@link defaultPartition}; ArgumentError for an unknown option
  * @see PyTorch `functorch.compile.min_cut_rematerialization_partition`

@@ -4,8 +4,8 @@ import type { Node, Value } from '../graph/node.js';
 import type { NodeValue } from '../partition/value-map.js';
 
 /**
- * Copies the calls of a graph, whose placeholders stand for values of `into`, in front of a node, or
- * to the end. The copies have new numbers, and the origin, tags and grad mode of `like`.
+ * Copies the calls of a graph, whose placeholders stand for values of `into`, in front of a node,
+ * or to the end. The copies have new numbers, and the origin, tags and grad mode of `like`.
  *
  * @returns what the results of the graph are in `into`
  */

@@ -36,8 +36,8 @@ function nestedError(op: Kind, kind: Kind, module: nn.AnyModule, path: string): 
   const { name } = module.constructor;
   const found = path === '' ? `the ${name} itself` : `"${path}" (${name})`;
   return new ShardingError(
-    `${op}: expected modules without data parallelism of another kind, got ${found} with ${kind}. ` +
-      adviceOf(op, kind),
+    `${op}: expected modules without data parallelism of another kind, got ${found} ` +
+      `with ${kind}. ${adviceOf(op, kind)}`,
     { op, module: path, kind },
   );
 }

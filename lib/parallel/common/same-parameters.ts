@@ -41,8 +41,8 @@ export function comparingParameters<T>({ owner, texts }: ParameterList, fn: () =
   return all.length <= SHOWN
     ? withPurpose(`of the parameters of ${owner}: ${all}\n${ADVICE}`, fn)
     : withPurpose(
-        `of the ${texts.length} parameters of ${owner}, by their hashes ${hashesOf(texts)}: ${all}\n` +
-          `${ADVICE} Print namedParameters() of it where the hashes differ.`,
+        `of the ${texts.length} parameters of ${owner}, by their hashes ` +
+          `${hashesOf(texts)}: ${all}\n${ADVICE} Print namedParameters() of it where the hashes differ.`,
         fn,
       );
 }

@@ -31,8 +31,8 @@ export class Members {
     for (const [name, parameter] of this.module.namedParameters())
       if (!this.parameters.has(parameter))
         throw new ArgumentError(
-          `DistributedDataParallel: the parameter "${name}" was replaced or added after the module ` +
-            'was wrapped, so its gradients would not be reduced. Make a new ' +
+          `DistributedDataParallel: the parameter "${name}" was replaced or added after the ` +
+            'module was wrapped, so its gradients would not be reduced. Make a new ' +
             'DistributedDataParallel of the module.',
           { op: 'DistributedDataParallel', parameter: name },
         );

@@ -46,8 +46,8 @@ export interface DistributedCheckpoint {
    * Saves a state from all ranks, which call it together; without a process group, from this one.
    * Each rank writes its own shards to one safetensors file of the folder, what several ranks hold
    * is written once, and an index is written last. A crash at any moment leaves the last
-   * checkpoint. Plain tensors are compared between ranks, large ones by a sample; buffers of modules
-   * are those of the first rank.
+   * checkpoint. Plain tensors are compared between ranks, large ones by a sample; buffers of
+   * modules are those of the first rank.
    *
    * @param state - tensors, distributed tensors, modules, optimizers, other objects with
    * `stateDict`, and plain values, in nested objects
@@ -61,7 +61,8 @@ export interface DistributedCheckpoint {
   /**
    * Loads a checkpoint into a state, which the ranks of any number and mesh call together. Tensors
    * are filled in place, plain values are set in the objects of the state, an empty object gets all
-   * that the checkpoint has there, and other objects get theirs by `loadStateDict`. A rank reads the bytes that it holds and at most 1 MiB more.
+   * that the checkpoint has there, and other objects get theirs by `loadStateDict`. A rank reads
+   * the bytes that it holds and at most 1 MiB more.
    *
    * @throws CheckpointError on all ranks, before anything changes, if there is no checkpoint or it
    * does not fit the state; after some tensors were loaded, if a file is missing or damaged

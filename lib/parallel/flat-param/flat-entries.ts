@@ -62,8 +62,8 @@ export function markFlattened(entries: ReadonlyMap<nn.Parameter, FlatEntry>): vo
 /** Lets optimizers refuse a parameter that something stands for. */
 export function markReplaced(parameter: nn.Parameter, name: string, by: string): void {
   parameter.replacedBecause =
-    `"${name}" was replaced by ${by}. Make the optimizer after new FullyShardedDataParallel(model), ` +
-    'of model.parameters().';
+    `"${name}" was replaced by ${by}. Make the optimizer after new ` +
+    'FullyShardedDataParallel(model), of model.parameters().';
 }
 
 /**

@@ -40,7 +40,8 @@ export interface SummonOptions {
  * wrap the blocks of a model first, and then the model.
  *
  * Optimizers are made after wrapping: parameters are replaced, unless `useOrigParams` is true, and
- * the step of an earlier optimizer throws. A state dict has whole tensors under the names of the wrapped module; all ranks save and load.
+ * the step of an earlier optimizer throws. A state dict has whole tensors under the names of the
+ * wrapped module; all ranks save and load.
  *
  * @throws ArgumentError for options that do not fit, and parameters that cannot be flattened
  * together; DtypeError, DeviceError for parameters of several dtypes or devices; ShardingError for

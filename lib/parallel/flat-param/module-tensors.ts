@@ -180,8 +180,8 @@ export class ModuleTensors implements ViewSource {
   private summoned(view: Tensor, i: number): nn.Parameter {
     const parameter = new nn.Parameter(view, this.trainable()[i] as boolean);
     parameter.replacedBecause =
-      `"${this.fullName((this.entries[i] as FlatEntry).name)}" is there in summonFullParams only. ` +
-      'Make the optimizer outside of it.';
+      `"${this.fullName((this.entries[i] as FlatEntry).name)}" is there in summonFullParams ` +
+      'only. Make the optimizer outside of it.';
     return parameter;
   }
 

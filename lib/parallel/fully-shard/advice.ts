@@ -25,17 +25,17 @@ export function adviceOnWhole(owner: Owner, parameter: string): string {
 export function adviceOnShard(owner: Owner, parameter: string): string {
   if (owner.op !== 'fullyShard') return adviceOnFlat(parameter);
   return (
-    `"${parameter}" is sharded by fullyShard of ${nameOf(owner)}, and whole only while that module ` +
-    'is called. Call the model or that module, not its forward(), another method or a module in ' +
-    'it; or call unshard() on it before and reshard() after.'
+    `"${parameter}" is sharded by fullyShard of ${nameOf(owner)}, and whole only while that ` +
+    'module is called. Call the model or that module, not its forward(), another method or a ' +
+    'module in it; or call unshard() on it before and reshard() after.'
   );
 }
 
 /** About a parameter of `FullyShardedDataParallel`. */
 export function adviceOnFlat(parameter: string): string {
   return (
-    `"${parameter}" is part of a flat parameter of FullyShardedDataParallel, and whole only while ` +
-    'its wrapper is called. Call the wrapped model, not forward() or a module in it; or use the ' +
-    'parameter in FullyShardedDataParallel.summonFullParams(model, fn).'
+    `"${parameter}" is part of a flat parameter of FullyShardedDataParallel, and whole only ` +
+    'while its wrapper is called. Call the wrapped model, not forward() or a module in it; or ' +
+    'use the parameter in FullyShardedDataParallel.summonFullParams(model, fn).'
   );
 }

@@ -29,7 +29,9 @@ export interface GroupOfOps {
   gradientState(): unknown;
   /** Which shards get a gradient, if these whole parameters come with one. */
   willReduce(given: readonly boolean[]): boolean[];
-  /** Reduces gradients of the whole parameters and frees these. Returns local ones of the shards. */
+  /**
+   * Reduces gradients of the whole parameters and frees these. Returns local ones of the shards.
+   */
   reduceGradients(grads: readonly (Tensor | null)[]): (Tensor | null)[];
   describeReduced(given: readonly boolean[]): Description[];
   /** The gradient of a shard over its local memory. */

@@ -214,8 +214,8 @@ export class FSDPParamGroup implements GroupOfOps {
       const each = parameters[i] as ShardedParameter;
       const parameter = new nn.Parameter(whole, each.parameter.requiresGrad);
       parameter.replacedBecause =
-        `"${each.path}" is whole only until reshard(). Make the optimizer outside of unshard() and ` +
-        'reshard().';
+        `"${each.path}" is whole only until reshard(). Make the optimizer outside of unshard() ` +
+        'and reshard().';
       each.set(parameter);
     }
   }

@@ -87,8 +87,8 @@ function checkCoverage(folder: string, chunk: Chunk, found: Coverage): void {
   const owner = found.path === chunk.name ? '' : `, a part of "${found.path}",`;
   throw new CheckpointError(
     `${file}: the bytes of "${chunk.name}"${owner} that rank ${[...found.ranks].join(', ')} read ` +
-      'are not those that were saved: the file is damaged. The state is partly loaded; load another ' +
-      'checkpoint.',
+      'are not those that were saved: the file is damaged. The state is partly loaded; load ' +
+      'another checkpoint.',
     { file, tensor: found.path, ranks: [...found.ranks] },
   );
 }

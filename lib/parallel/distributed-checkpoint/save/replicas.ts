@@ -43,9 +43,9 @@ export function checkReplicas(op: string, held: readonly (readonly HeldPart[])[]
   const more = others.size === 1 ? '' : ` (and ${others.size - 1} more)`;
   throw new CheckpointError(
     `${op}: "${path}"${more} differs between rank ${first.get(path)?.rank} and rank ` +
-      `${ranks.join(', ')}. A plain tensor is saved once: broadcast it before the save, give each rank a name ` +
-      'of its own for it, or make it a distributed tensor. Parameters of a replicated model differ ' +
-      'if their gradients were not averaged.',
+      `${ranks.join(', ')}. A plain tensor is saved once: broadcast it before the save, give ` +
+      'each rank a name of its own for it, or make it a distributed tensor. Parameters of a ' +
+      'replicated model differ if their gradients were not averaged.',
     { op, path, ranks: [first.get(path)?.rank, ...ranks] },
   );
 }

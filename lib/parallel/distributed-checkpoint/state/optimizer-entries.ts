@@ -59,10 +59,11 @@ function checkShapes(
     if (!parameterNames.has(parameter)) continue;
     const saved = tensors.get(name);
     if (saved?.shape.join() === parameter.shape.join()) continue;
+    const has = saved === undefined ? 'not' : `as [${saved.shape.join(', ')}]`;
     throw new ArgumentError(
-      `${op}: "${path}" trains "${name}" of shape [${parameter.shape.join(', ')}], which the state ` +
-        `of its module has ${saved === undefined ? 'not' : `as [${saved.shape.join(', ')}]`}: flat ` +
-        'parameters of FullyShardedDataParallel. Use fullyShard to save optimizers of sharded modules.',
+      `${op}: "${path}" trains "${name}" of shape [${parameter.shape.join(', ')}], which the ` +
+        `state of its module has ${has}: flat parameters of FullyShardedDataParallel. Use ` +
+        'fullyShard to save optimizers of sharded modules.',
       { op, path, parameter: name },
     );
   }
@@ -202,10 +203,10 @@ function checkSameOptions(
   // Earlier versions of a class may have had fewer options.
   if (!lacks(other, own) && (savedName === null || !lacks(own, other))) return;
   throw new CheckpointError(
-    `${op}: "${path}" is ${ownName} with the options ${own.join(', ')}, and the checkpoint has the ` +
-      `state of ${savedName ?? 'an optimizer'} with the options ${other.join(', ')} and the states ` +
-      `${savedStates(saved, path).join(', ') || '(none)'}. Load it into such an optimizer, or leave ` +
-      `"${path}" out of the state and pass { strict: false }.`,
+    `${op}: "${path}" is ${ownName} with the options ${own.join(', ')}, and the checkpoint has ` +
+      `the state of ${savedName ?? 'an optimizer'} with the options ${other.join(', ')} and the ` +
+      `states ${savedStates(saved, path).join(', ') || '(none)'}. Load it into such an ` +
+      `optimizer, or leave "${path}" out of the state and pass { strict: false }.`,
     { op, path, optimizer: ownName, saved: savedName },
   );
 }

@@ -3,8 +3,8 @@ import { sameShape } from '../../../core/shape.js';
 import { type DType, type DTypeLike, empty, emptyLike, keep, type Tensor } from '../../../index.js';
 
 /**
- * A tensor to load into: the given one if it has the saved shape and dtype. A new one is not filled:
- * the index assures that the chunks cover it.
+ * A tensor to load into: the given one if it has the saved shape and dtype. A new one is not
+ * filled: the index assures that the chunks cover it.
  */
 export function targetLike(
   given: Tensor | undefined,
