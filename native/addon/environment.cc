@@ -1,11 +1,8 @@
 #include "environment.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "../runtime/cupti.h"
-#include "../runtime/staging.h"
 #include "member.h"
 
 namespace shardwise {
@@ -49,113 +46,23 @@ CachingAllocator* Devices::pinned_allocator() {
   return pinned_kept.load();
 }
 
-void Gate::post(Completion* completion) {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (!alive) {
-    // The references were deleted with the environment.
-    if (completion->staging) give_staging(completion->staging, completion->bytes);
-    delete completion;
-    return;
-  }
-  finished.push_back(completion);
-  if (scheduled) return;
-  scheduled = true;
-  napi_call_threadsafe_function(function, nullptr, napi_tsfn_nonblocking);
-}
-
-namespace {
-
-void finish(Environment& state, Completion* completion) {
-  napi_env env = state.env;
-  napi_handle_scope scope;
-  napi_open_handle_scope(env, &scope);
-  if (completion->staging) {
-    if (completion->code == Code::Ok && completion->bytes > 0)
-      std::memcpy(completion->destination, completion->staging, completion->bytes);
-    give_staging(completion->staging, completion->bytes);
-  }
-  napi_value callback = nullptr, receiver = nullptr, argument = nullptr;
-  napi_get_reference_value(env, completion->callback, &callback);
-  napi_get_global(env, &receiver);
-  Stream* stream = state.stream(completion->stream);
-  ErrorText known;
-  // After the failure is taken the stream runs new work, which may wait for JavaScript.
-  if (completion->code == Code::Ok)
-    stream->verify(completion->sequence);
-  else if (stream->failed() || stream->backend()->asynchronous)
-    state.synchronize(*stream, &known);
-  // The device reports no id; the stream assigned one as it took the failure.
-  Failure taken;
-  if (completion->code != Code::Ok && completion->error.details.id == 0 &&
-      stream->failure_of(completion->sequence, &taken))
-    completion->error.details.id = taken.text.details.id;
-  if (completion->code == Code::Ok && stream->backend()->asynchronous)
-    completion->code = state.check_others(*stream, &completion->error).code;
-  if (completion->code == Code::Ok) {
-    napi_get_null(env, &argument);
-  } else {
-    fail_call(env, completion->code, completion->error);
-    argument = take_failure(env);
-  }
-  napi_delete_reference(env, completion->callback);
-  if (completion->keep_alive) napi_delete_reference(env, completion->keep_alive);
-  delete completion;
-  napi_value ignored = nullptr, thrown = nullptr;
-  // An exception of the callback is an uncaught exception. Left pending, it would stop the
-  // completions behind it. V8 has created its message by then, and no collection runs before it is
-  // taken.
-  if (napi_call_function(env, receiver, callback, 1, &argument, &ignored) ==
-          napi_pending_exception &&
-      napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
-    napi_fatal_exception(env, thrown);
-  napi_close_handle_scope(env, scope);
-}
-
-void on_completions(napi_env env, napi_value, void*, void*) {
-  if (!env) return;
-  Environment& state = state_of(env);
-  std::vector<Completion*> done;
-  {
-    std::lock_guard<std::mutex> lock(state.gate->mutex);
-    done.swap(state.gate->finished);
-    state.gate->scheduled = false;
-  }
-  state.pending_completions -= static_cast<int>(done.size());
-  if (state.pending_completions == 0) napi_unref_threadsafe_function(env, state.gate->function);
-  for (Completion* each : done) finish(state, each);
-}
-
 // Environments that have not ended.
-std::atomic<int> environments{0};
-
-}  // namespace
+static std::atomic<int> environments{0};
 
 Environment::Environment(napi_env e) : env(e), gate(std::make_shared<Gate>()) {
-  napi_value buffer = nullptr, name = nullptr;
+  napi_value buffer = nullptr;
   void* data = nullptr;
   // A worker may be stopped while it loads the addon: from then on the engine creates no values.
   if (napi_create_arraybuffer(env, kWordBytes, &data, &buffer) != napi_ok) return;
   words = static_cast<double*>(data);
   environments++;
   napi_create_reference(env, buffer, 1, &words_ref);
-  napi_create_string_utf8(env, "shardwise", NAPI_AUTO_LENGTH, &name);
-  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr,
-                                  on_completions, &gate->function);
-  napi_unref_threadsafe_function(env, gate->function);
+  gate->open(env);
 }
 
 void Environment::close() {
   closed = true;
-  {
-    std::lock_guard<std::mutex> lock(gate->mutex);
-    gate->alive = false;
-    for (Completion* each : gate->finished) {
-      if (each->staging) give_staging(each->staging, each->bytes);
-      delete each;
-    }
-    gate->finished.clear();
-    if (gate->function) napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
-  }
+  gate->close();
   Cupti::get().stop(&log);
   abort_all_groups(*this, "the program of another rank has ended");
   // Drains all before the first is destroyed: commands of one may wait for another.
@@ -346,124 +253,6 @@ Status check_value(const StorageEntry& entry, ErrorText* error) {
               "the tensor has no value: what should have computed it was skipped after an earlier "
               "failure: %.300s",
               entry.no_value->c_str());
-}
-
-namespace {
-
-struct LastUse {
-  std::shared_ptr<std::atomic<int>> left;
-  std::shared_ptr<std::function<void()>> then;
-  void done() {
-    if (left->fetch_sub(1) == 1) (*then)();
-    delete this;
-  }
-};
-
-// Runs `then` when all streams other than the owner have finished their commands with the entry.
-// The last one runs it, on its native thread or a thread of the backend, so it must not wait.
-void when_others_are_done(const StorageEntry& entry, std::function<void()> then) {
-  const LastUse shared{
-      std::make_shared<std::atomic<int>>(static_cast<int>(entry.other_streams.size())),
-      std::make_shared<std::function<void()>>(std::move(then))};
-  for (Stream* each : entry.other_streams) {
-    each->enqueue([shared](Stream& s) {
-      auto* use = new LastUse(shared);
-      auto done = [](void* context, const Failed*) { static_cast<LastUse*>(context)->done(); };
-      ErrorText ignored;
-      if (!s.backend()->stream_on_complete(s.native(), done, use, &ignored).ok()) use->done();
-    });
-  }
-}
-
-}  // namespace
-
-napi_value Environment::make_collectable(void* data, node_api_basic_finalize on_collected) {
-  napi_value token = nullptr;
-  if (!defers_finalizers) {
-    const napi_status made = napi_create_external(env, data, on_collected, this, &token);
-    return made == napi_ok ? token : nullptr;
-  }
-  napi_ref weak = nullptr;
-  if (napi_create_object(env, &token) != napi_ok ||
-      napi_create_reference(env, token, 0, &weak) != napi_ok)
-    return nullptr;
-  weak_tokens.push_back({weak, data, on_collected});
-  return token;
-}
-
-void Environment::sweep_tokens() {
-  size_t kept = 0;
-  for (const WeakToken& each : weak_tokens) {
-    napi_value token = nullptr;
-    napi_get_reference_value(env, each.reference, &token);
-    if (token) {
-      weak_tokens[kept++] = each;
-    } else {
-      napi_delete_reference(env, each.reference);
-      each.on_collected(env, each.data, this);
-    }
-  }
-  weak_tokens.resize(kept);
-}
-
-void Environment::release(int64_t handle, bool collected) {
-  StorageEntry* entry = closed ? nullptr : storages.find(handle);
-  if (!entry) return;
-  if (entry->token_bytes >= 0) {
-    tokens--;
-    token_bytes -= entry->bytes;
-    external_delta -= entry->token_bytes;
-  }
-  if (entry->adopted) dropped_refs.push_back(static_cast<napi_ref>(entry->adopted));
-  release_block(*entry, collected);
-  storages.remove(handle);
-}
-
-void Environment::release_block(const StorageEntry& entry, bool collected) {
-  Block* block = entry.block;
-  if (!block) return;
-  const int64_t bytes = log.is_open() ? block->bytes : 0;
-  CachingAllocator* allocator = entry.allocator;
-  const std::atomic<uint64_t>* progress = entry.owner->progress();
-  const bool owner_is_last = entry.last_stream == entry.owner;
-  const uint64_t sequence = owner_is_last ? entry.last_sequence : entry.owner->claimed();
-  // Each stream that took the memory over waited for the one before. If the owner was the last, it
-  // is behind all of them.
-  if (entry.other_streams.empty() || (owner_is_last && !entry.recorded)) {
-    allocator->free(block, collected, progress, sequence);
-  } else {
-    // The owner may be behind all the others.
-    when_others_are_done(entry, [block, allocator, progress, sequence] {
-      allocator->free_later(block, progress, sequence);
-    });
-  }
-  if (bytes > 0) remember(entry, -bytes);
-}
-
-void Environment::remember(const StorageEntry& entry, int64_t bytes) {
-  const auto [allocated, reserved] = entry.allocator->in_use();
-  log.remember({.device = entry.pinned ? -1 : entry.device,
-                .rank_runtime = entry.owner->rank_runtime(),
-                .bytes = bytes,
-                .allocated = allocated,
-                .reserved = reserved});
-}
-
-void Environment::settle_accounts() {
-  if (external_delta > (1 << 20) || external_delta < -(1 << 20)) {
-    int64_t ignored;
-    const int64_t delta = external_delta;
-    external_delta = 0;
-    napi_adjust_external_memory(env, delta, &ignored);
-  }
-  while (!dropped_refs.empty()) {
-    napi_delete_reference(env, dropped_refs.back());
-    dropped_refs.pop_back();
-  }
-}
-
-void Environment::expect_completion() {
-  if (pending_completions++ == 0) napi_ref_threadsafe_function(env, gate->function);
 }
 
 CallFailure& call_failure(napi_env env) { return state_of(env).failure; }

@@ -46,6 +46,8 @@ struct Gate {
   bool scheduled = false;
   std::vector<Completion*> finished;
   napi_threadsafe_function function = nullptr;
+  void open(napi_env env);
+  void close();
   void post(Completion* completion);
 };
 

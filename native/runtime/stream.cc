@@ -75,38 +75,6 @@ struct Stream::Ring {
   std::unique_ptr<Ring> next;  // written before the Jump to it
 };
 
-Event::~Event() {
-  if (handle) backend->event_destroy(handle);
-}
-
-Status Event::create(ErrorText* error) {
-  return handle ? kOk : backend->event_create(device, timing, &handle, error);
-}
-
-void Event::wait_recorded(uint64_t count) {
-  if (recorded.load(std::memory_order_acquire) >= count) return;
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [&] { return recorded.load(std::memory_order_acquire) >= count; });
-}
-
-void Event::record(Stream& stream) {
-  Failure seen;
-  ErrorText text;
-  const Status status = backend->event_record(handle, stream.native(), &text);
-  if (!status.ok()) stream.set_error(status.code, text);
-  stream.skips(&seen);
-  std::lock_guard<std::mutex> lock(mutex);
-  why = seen;
-  recorded.fetch_add(1);
-  changed.notify_all();
-}
-
-Failure Event::wait() {
-  wait_recorded(requested);
-  std::lock_guard<std::mutex> lock(mutex);
-  return why;
-}
-
 Stream::Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority,
                SpanLog& recorder)
     : backend_(backend), device_(device), id_(id), priority_(priority), log_(&recorder) {}
