@@ -85,7 +85,7 @@ const crossEntropyStatistics: Op<Statistics, readonly [Tensor, Tensor, Tensor]> 
     '(logits: float T[r, c], target: int64 numel(r), weight?: float numel(classes)) -> ' +
     '(lse: dense acc(T)[r, 1], score: dense acc(T) numel(r)) where inside(firstClass, c, classes)',
   params: statisticsParams,
-  sharding: crossEntropyStatisticsRule<Statistics>(),
+  sharding: crossEntropyStatisticsRule<Statistics>(() => crossEntropyStatistics),
   meta: ([{ shape, dtype, device }], { shards }) => {
     const [rows, inner] = [shape[0] as number, dtype === float64 ? float64 : float32];
     return [

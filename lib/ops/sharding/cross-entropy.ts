@@ -2,8 +2,11 @@
  * Sharding of cross entropy: along the rows, and in backward along the classes too. Forward with
  * sharded classes decomposes into statistics of the shards, which ranks exchange.
  */
-import type { ShardedCall, ShardingRule } from '../../core/sharding-rule.js';
+import { dispatch } from '../../core/dispatch.js';
+import type { Op } from '../../core/op.js';
+import type { LocalRun, ShardedCall, ShardingRule, ShardMeta } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
+import { cat } from '../join.js';
 import { linearReductions, partialStrategies, strategy } from './strategies.js';
 
 interface CrossEntropy {
@@ -52,20 +55,25 @@ function fromOffset<P extends FirstClass>(params: P, { inputs }: ShardedCall, lo
 
 /**
  * The statistics of shards of the classes. Each shard has its column of the logs of sums, so classes
- * are sharded only into as many shards as the call has. @internal
+ * are sharded only into as many shards as the call has. A rank with more of the classes has its log
+ * in its first column, and those of no classes in the others. @internal
  */
-export function crossEntropyStatisticsRule<
-  P extends FirstClass & { shards: number },
->(): ShardingRule<P> {
+export function crossEntropyStatisticsRule<P extends FirstClass & { shards: number }>(
+  op: () => Op<P>,
+): ShardingRule<P> {
+  const local: LocalRun<P> = (inputs, params, call) => {
+    const outputs = dispatch(op(), inputs, { ...fromOffset(params, call, 0), shards: 1 });
+    const [lse, score] = outputs as [Tensor, Tensor];
+    const [rows, columns] = (call.outputs[0] as ShardMeta).shape as [number, number];
+    return columns === 1
+      ? outputs
+      : [cat([lse, lse.newFull([rows, columns - 1], -Infinity)], 1), score];
+  };
   return {
     strategies: (_inputs, { shards }, mesh) => [
-      strategy([0, 0, null], [0, 0]),
-      ...(mesh.divides(0, 1, shards) ? [strategy<P>([1, null, null], [1, 'sum'])] : []),
+      strategy([0, 0, null], [0, 0], local),
+      ...(mesh.divides(0, 1, shards) ? [strategy<P>([1, null, null], [1, 'sum'], local)] : []),
     ],
-    localParams: (params, call) => ({
-      ...fromOffset(params, call, 0),
-      shards: call.outputs[0]?.shape[1] ?? params.shards,
-    }),
     reducedFirst: [0, 1, 2],
   };
 }
