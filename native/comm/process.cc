@@ -20,8 +20,9 @@ uint64_t own_namespace() {
 
 // State and start time of a process; false if /proc does not have them.
 bool read_stat(int32_t pid, char* state, uint64_t* start) {
-  char path[32], text[1024];
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  char path[48], text[1024];
+  // That of the first thread, because qemu makes up its own /proc/PID/stat.
+  snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, pid);
   const int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
   const ssize_t length = read(file, text, sizeof text - 1);

