@@ -248,8 +248,10 @@ class BackwardRun implements BackwardPass {
 
   private join(node: Node, held: readonly HeldGradient[]): void {
     (node.task as NodeTask).held = null;
+    const mark = this.scope === null ? 0 : this.scope.storages.length;
     joinHeld(held, (outputNr, g) => this.deliver(node, outputNr, g));
     for (const { g } of held) this.release(g);
+    this.sweep(mark);
   }
 
   /** Frees the intermediate results of a node's rule. */

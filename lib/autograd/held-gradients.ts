@@ -29,8 +29,7 @@ export function heldGradient(node: Node, grads: Gradients): HeldGradient | null 
   if (!(node instanceof OpNode) || node.op.joinGradients === null || node.postHooks !== null)
     return null;
   const [g] = grads;
-  if (g === null || g === undefined || g.sharding !== null || g.dtype !== node.inputDtype(0))
-    return null;
+  if (g === null || g === undefined || g.dtype !== node.inputDtype(0)) return null;
   if (!node.needs(0) || isGradEnabled() || isAnomalyEnabled()) return null;
   const { op, params } = node;
   const { outputNr } = node.edges[0] as Edge;

@@ -32,6 +32,12 @@ export interface Sharding {
    * else replicated. On the device of the local shard unless given.
    */
   empty(shape: Shape, dtype: DType, device?: Device): Tensor;
+  /**
+   * An uninitialized tensor of any shape, sharded as this one: `dims` gives for each of its dims
+   * the dim of this tensor that has the same elements, or null. Where another dim of this tensor is
+   * sharded, the result is whole. Partial is kept if `isPartial`, else whole.
+   */
+  emptyAround(shape: Shape, dims: readonly (number | null)[], isPartial: boolean): Tensor;
   /** A plain tensor that is equal on all ranks, as a replicated tensor on the mesh. */
   replicated(t: Tensor): Tensor;
   /** The tensor itself; partial values are reduced. */

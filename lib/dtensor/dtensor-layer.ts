@@ -108,13 +108,16 @@ function runSharded(
   return results;
 }
 
-/** Marks a result that should be a view but does not share memory with its base. */
+/**
+ * Marks a result that should be a view but does not share memory with its base. A rank outside of
+ * the mesh has nothing to share.
+ */
 function markView(view: Tensor, of: Tensor): void {
   const [shard, whole] = [localShardOf(view), localShardOf(of)];
   if (shard === null || whole === null) return;
   shard.noView =
     whole.noView ??
-    (view.storage === of.storage
+    (view.storage === of.storage || whole.spec.mesh.getCoordinate() === null
       ? null
       : `it is a view of a tensor placed as ${formatPlacements(whole.spec.placements)} whose ` +
         'data had to be moved for it');

@@ -6,12 +6,13 @@
 import { isAsynchronous, markAsynchronous } from '../core/asynchronous.js';
 import { withPurpose } from '../core/call-context.js';
 import { atCallSite } from '../core/call-site.js';
+import type { Device } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import type { DType } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
-import type { Placement } from '../core/placement.js';
+import { type Placement, Replicate, Shard } from '../core/placement.js';
 import { contiguousStrides, type Shape, sameShape } from '../core/shape.js';
 import type { Sharding } from '../core/sharding.js';
 import { aliasOf, Tensor } from '../core/tensor.js';
@@ -219,16 +220,29 @@ class DTensorShard extends LocalShard {
     return whole === local ? aliasOf(local) : whole;
   }
 
-  empty(shape: Shape, dtype: DType, device = this.local.device): Tensor {
+  empty(shape: Shape, dtype: DType, device?: Device): Tensor {
     const { mesh, placements, order } = this.spec;
     const meta = { shape, strides: contiguousStrides(shape), dtype };
     const spec = sameShape(shape, this.spec.shape)
       ? internSpec(mesh, reducedPlacements(placements), order, meta)
       : replicatedSpec(mesh, meta);
-    return createDTensor(
-      this.local.newEmpty(shardAt(spec, mesh.getCoordinate()).shape, { dtype, device }),
-      spec,
-    );
+    return this.emptyOf(spec, device);
+  }
+
+  emptyAround(shape: Shape, dims: readonly (number | null)[], isPartial: boolean): Tensor {
+    const { mesh, placements, order, dtype } = this.spec;
+    const around = placements.map((own): Placement => {
+      const dim = own.isShard() ? dims.indexOf(own.dim) : -1;
+      return dim >= 0 ? Shard(dim) : own.isPartial() && isPartial ? own : Replicate();
+    });
+    const orders = dims.map((dim) => (dim === null ? [] : (order[dim] ?? [])));
+    const meta = { shape, strides: contiguousStrides(shape), dtype };
+    return this.emptyOf(internSpec(mesh, around, orders, meta));
+  }
+
+  private emptyOf(spec: DTensorSpec, device = this.local.device): Tensor {
+    const { shape } = shardAt(spec, spec.mesh.getCoordinate());
+    return createDTensor(this.local.newEmpty(shape, { dtype: spec.dtype, device }), spec);
   }
 
   replicated(t: Tensor): Tensor {

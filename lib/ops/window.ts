@@ -17,9 +17,17 @@ import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
-import { addedAt, isDistributedVariable, joinedParts, zerosAround } from './part-gradients.js';
+import {
+  addedAt,
+  isDistributedVariable,
+  joinedParts,
+  type PartOp,
+  type SpanOp,
+  zerosAround,
+  zerosFor,
+} from './part-gradients.js';
 import { sampleTensor } from './samples.js';
-import { keptDims, sameDims, sliceRule, viewRule } from './sharding/views.js';
+import { keptDims, sameDims, slicedDims, sliceRule, viewRule } from './sharding/views.js';
 
 const sliceParams = {
   dim: param.value<number>(),
@@ -41,15 +49,16 @@ const sliceOp: Op<Slice> = defineView({
   }),
   vjp: (ctx, g) => {
     const { dim, start, length, step } = ctx.params;
-    return [zerosAround(sliceOp, ctx.inputShape(0), g, { dim, start, length, step })];
+    return [zerosAround(slices, ctx.inputShape(0), g, { dim, start, length, step })];
   },
-  joinGradients: (views, shape, strides) =>
-    joinedParts(sliceOp, views, shape, strides, (span) => span),
+  joinGradients: (views, shape, strides) => joinedParts(slices, views, shape, strides),
   samples: () => [
     { inputs: [sampleTensor([5, 3])], params: { dim: 0, start: 1, length: 2, step: 2 } },
     { inputs: [sampleTensor([2, 4])], params: { dim: 1, start: 4, length: 0, step: 1 } },
   ],
 });
+
+const slices: SpanOp<Slice> = { op: sliceOp, dims: slicedDims, span: (params) => params };
 
 const selectParams = {
   dim: param.value<number>(),
@@ -57,25 +66,28 @@ const selectParams = {
 };
 type Select = ParamsOf<typeof selectParams>;
 
+const selectedDims = ({ length }: Shape, { dim }: Select) => keptDims(length, [dim]);
+
 const selectOp: Op<Select> = defineView({
   name: 'select',
   params: selectParams,
   doc: 'One index of one dim, which falls away.',
-  sharding: viewRule<Select>(({ shape }, { dim }) => keptDims(shape.length, [dim])),
+  sharding: viewRule<Select>(({ shape }, params) => selectedDims(shape, params)),
   view: (input, { dim, index }) => ({
     shape: input.shape.filter((_, i) => i !== dim),
     strides: input.strides.filter((_, i) => i !== dim),
     offset: input.storageOffset + index * (input.strides[dim] as number),
   }),
-  vjp: (ctx, g) => [zerosAround(selectOp, ctx.inputShape(0), g, ctx.params)],
-  joinGradients: (views, shape, strides) =>
-    joinedParts(selectOp, views, shape, strides, ({ index }) => ({
-      start: index,
-      length: 1,
-      step: 1,
-    })),
+  vjp: (ctx, g) => [zerosAround(selections, ctx.inputShape(0), g, ctx.params)],
+  joinGradients: (views, shape, strides) => joinedParts(selections, views, shape, strides),
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { dim: 1, index: 2 } }],
 });
+
+const selections: SpanOp<Select> = {
+  op: selectOp,
+  dims: selectedDims,
+  span: ({ dim, index }) => ({ dim, start: index, length: 1, step: 1 }),
+};
 
 const diagonalParams = {
   offset: param.value<number>(),
@@ -84,11 +96,14 @@ const diagonalParams = {
 };
 type Diagonal = ParamsOf<typeof diagonalParams>;
 
+const diagonalDims = ({ length }: Shape, { dim1, dim2 }: Diagonal) =>
+  keptDims(length, [dim1, dim2]);
+
 const diagonalOp: Op<Diagonal> = defineView({
   name: 'diagonal',
   params: diagonalParams,
   doc: 'Elements with equal indices in two dims, as a last dim.',
-  sharding: viewRule<Diagonal>(({ shape }, { dim1, dim2 }) => keptDims(shape.length, [dim1, dim2])),
+  sharding: viewRule<Diagonal>(({ shape }, params) => diagonalDims(shape, params)),
   view: (input, { offset, dim1, dim2 }) => {
     const [rows, columns] = [input.shape[dim1] as number, input.shape[dim2] as number];
     const size = Math.max(
@@ -104,12 +119,14 @@ const diagonalOp: Op<Diagonal> = defineView({
       offset: input.storageOffset + skip,
     };
   },
-  vjp: (ctx, g) => [zerosAround(diagonalOp, ctx.inputShape(0), g, ctx.params)],
+  vjp: (ctx, g) => [zerosAround(diagonals, ctx.inputShape(0), g, ctx.params)],
   samples: () => [
     { inputs: [sampleTensor([3, 4])], params: { offset: 1, dim1: 0, dim2: 1 } },
     { inputs: [sampleTensor([2, 3, 3])], params: { offset: -1, dim1: 2, dim2: 1 } },
   ],
 });
+
+const diagonals: PartOp<Diagonal> = { op: diagonalOp, dims: diagonalDims, span: () => null };
 
 const unfoldParams = {
   dim: param.value<number>(),
@@ -118,11 +135,13 @@ const unfoldParams = {
 };
 type Unfold = ParamsOf<typeof unfoldParams>;
 
+const unfoldedDims = ({ length }: Shape, { dim }: Unfold) => sameDims(length, [dim]);
+
 const unfoldOp: Op<Unfold> = defineView({
   name: 'unfold',
   params: unfoldParams,
   doc: 'Windows of one dim, as a last dim; they may overlap.',
-  sharding: viewRule<Unfold>(({ shape }, { dim }) => sameDims(shape.length, [dim])),
+  sharding: viewRule<Unfold>(({ shape }, params) => unfoldedDims(shape, params)),
   view: (input, { dim, size, step }) => {
     // not read without dims, where a single window replaces the tensor
     const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1;
@@ -138,7 +157,7 @@ const unfoldOp: Op<Unfold> = defineView({
     if (ctx.inputShape(0).length === 0) return [g.sum()];
     // Adds each position within a window separately, because windows overlap.
     const { dim, size, step } = ctx.params;
-    const zeros = g.newZeros(ctx.inputShape(0));
+    const zeros = zerosFor(windows, ctx.inputShape(0), g, ctx.params);
     const length = g.shape[dim] as number;
     for (let i = 0; i < size; i++) {
       dispatchOne(sliceOp, [zeros], { dim, start: i, length, step }).add_(select(g, -1, i));
@@ -147,6 +166,8 @@ const unfoldOp: Op<Unfold> = defineView({
   },
   samples: () => [{ inputs: [sampleTensor([7, 2])], params: { dim: 0, size: 3, step: 2 } }],
 });
+
+const windows: PartOp<Unfold> = { op: unfoldOp, dims: unfoldedDims, span: () => null };
 
 /**
  * `length` elements of one dim from `start` (negative: from the end), as a view: `[..., n, ...]`

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type { Graph } from '../../lib/compile/index.js';
 import { DTensor, initDeviceMesh, Replicate, Shard } from '../../lib/distributed.js';
 import {
   ArgumentError,
@@ -19,6 +20,7 @@ import { checkpoint } from '../../lib/parallel/index.js';
 import * as spmd from '../../lib/spmd/index.js';
 import { warningsOf } from '../compile/warnings.js';
 import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
+import { inFakeWorld } from './support/fake-step.js';
 
 const modelOf = (): nn.Sequential =>
   new nn.Sequential(new nn.Linear(4, 8), new nn.ReLU(), new nn.Linear(8, 2));
@@ -248,6 +250,31 @@ describe('spmd.compile', () => {
       };
       assert.deepEqual(await trained(true), await trained(false));
     });
+  });
+
+  it('gathers no gradient of the parts of a sharded batch', async () => {
+    let graph: Graph | undefined;
+    const gmTransformation = (module: spmd.StepModule): spmd.IterGraphModule => {
+      const made = spmd.GraphModuleTransformation()(module);
+      graph = made.main;
+      return made;
+    };
+    const attend = (model: nn.Linear, adam: optim.Adam, batch: Tensor): void => {
+      const heads = model.forward(batch).view([8, 2, 3, 4]).permute([2, 0, 1, 3]);
+      const [q, k, v] = heads.unbind(0) as [Tensor, Tensor, Tensor];
+      q.mul(k).add(v).square().sum().backward();
+      adam.step();
+    };
+    const step = spmd.compile({ gmTransformation })(attend);
+    await inFakeWorld(4, () => {
+      const model = new nn.Linear(4, 24);
+      step(model, adamOf(model.parameters()), randn([2, 4]));
+    });
+    const collectives = graph?.nodes.filter(({ op }) => op?.traits.includes('collective'));
+    assert.deepEqual(
+      collectives?.map(({ op }) => op?.name),
+      ['allReduce', 'allReduce'],
+    );
   });
 
   it('does not change gradients that are there, but adds to them', () => {

@@ -40,6 +40,7 @@ export abstract class LocalShard implements Sharding {
 
   abstract full(op: string): Tensor;
   abstract empty(shape: Shape, dtype: DType, device?: Device): Tensor;
+  abstract emptyAround(shape: Shape, dims: readonly (number | null)[], isPartial: boolean): Tensor;
   abstract replicated(t: Tensor): Tensor;
   abstract reduced(t: Tensor): Tensor;
   abstract whole(t: Tensor): Tensor;

@@ -6,9 +6,9 @@ import { anyReduction, otherDims, partialStrategies, strategy } from './strategi
 
 /**
  * For each dim of the input, the dim of the result that is sharded if it is; null if no dim would
- * be.
+ * be. @internal
  */
-type DimMap = readonly (number | null)[];
+export type DimMap = readonly (number | null)[];
 
 /** The rule of a view; `localParams` is needed if params contain sizes. @internal */
 export function viewRule<P>(
@@ -78,9 +78,13 @@ interface Slice {
 }
 
 /** The sliced dim may be sharded only if the slice keeps all of it. @internal */
+export function slicedDims(shape: Shape, { dim, start, length, step }: Slice): DimMap {
+  return sameDims(shape.length, start === 0 && step === 1 && length === shape[dim] ? [] : [dim]);
+}
+
+/** @internal */
 export const sliceRule = viewRule<Slice>(
-  ({ shape }, { dim, start, length, step }) =>
-    sameDims(shape.length, start === 0 && step === 1 && length === shape[dim] ? [] : [dim]),
+  ({ shape }, params) => slicedDims(shape, params),
   (params, { outputs: [result] }) => ({
     ...params,
     length: result?.shape[params.dim] ?? params.length,
