@@ -190,7 +190,13 @@ export class OpNode extends Node implements VjpContext<object> {
 
   /** Whether it is an op of the user, see `library.customOp`. */
   override get runsUserCode(): boolean {
-    return this.op.compute !== null && !this.op.keepsNoGrads;
+    const { compute, keepsNoGrads, traits } = this.op;
+    return (
+      compute !== null &&
+      !keepsNoGrads &&
+      !traits.includes('placement') &&
+      !traits.includes('collective')
+    );
   }
 
   /**
