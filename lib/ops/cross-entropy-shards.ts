@@ -83,7 +83,7 @@ const crossEntropyStatistics: Op<Statistics, readonly [Tensor, Tensor, Tensor]> 
   outputs: ['lse', 'score'],
   operands:
     '(logits: float T[r, c], target: int64 numel(r), weight?: float numel(classes)) -> ' +
-    '(lse: dense acc(T)[r, 1], score: dense acc(T) numel(r)) where inside(firstClass, c, classes)',
+    '(lse: dense acc(T) [r, 1], score: dense acc(T) numel(r)) where inside(firstClass, c, classes)',
   params: statisticsParams,
   sharding: crossEntropyStatisticsRule<Statistics>(() => crossEntropyStatistics),
   meta: ([{ shape, dtype, device }], { shards }) => {

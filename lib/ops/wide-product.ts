@@ -21,7 +21,7 @@ const wideProductOp: Op<object> = defineOp({
   outputs: ['y'],
   operands:
     '(a: float T[b, m, k], b: T[b, k, n], addend?: acc(T) [b, m, n]) -> (y: dense acc(T) [b, m, n])',
-  sharding: matmulRule<object>(() => wideProductOp),
+  sharding: matmulRule<object>(() => wideProductOp, { partialFactors: false }),
   meta: ([a, b]) => [
     {
       shape: [last(a.shape, 2), last(b.shape, 1)],

@@ -15,6 +15,7 @@ import {
   Replicate,
   Shard,
 } from '../../lib/distributed.js';
+import { replicationAdvice } from '../../lib/dtensor/redistribute/policy.js';
 import {
   ArgumentError,
   crossEntropy,
@@ -238,12 +239,12 @@ describe('ops on distributed tensors', () => {
     assert.equal(refused.length, 2);
     assert.match(refused[0] as string, /Use `await t\.nonzeroAsync\(…\)` instead\.$/);
     assert.match(refused[1] as string, /call fullTensor\(\) of distributed ones before that, and/);
-    assert.equal(warnings.length, 1);
-    assert.match(
-      warnings[0] as string,
-      /^nonzero replicates its inputs .* call it on toLocal\(\);/,
-    );
-    assert.doesNotMatch(warnings[0] as string, /registerSharding/);
+    // An op warns once in a process, perhaps in an earlier test.
+    assert.ok(warnings.length <= 1);
+    for (const advice of [...warnings, replicationAdvice('nonzero')]) {
+      assert.match(advice, /^nonzero replicates its inputs .* call it on toLocal\(\);/);
+      assert.doesNotMatch(advice, /registerSharding/);
+    }
   });
 
   each('update plain parameters and those of several meshes in one step', async (mesh) => {

@@ -114,13 +114,14 @@ export function warnReplicated(op: string): void {
   if (warned.has(op)) return;
   warned.add(op);
   process.emitWarning(
-    `${adviceFor(op)} This warning is printed once for each op; explicitRedistribution() makes it ` +
+    `${replicationAdvice(op)} This warning is printed once for each op; explicitRedistribution() makes it ` +
       'an error.',
     'ShardingWarning',
   );
 }
 
-const adviceFor = (op: string): string =>
+/** What helps where an op replicates its inputs. @internal */
+export const replicationAdvice = (op: string): string =>
   isCustom(op)
     ? `${op} has no sharding rule: its inputs are replicated on every rank. registerSharding(op, ` +
       'rule) gives it one.'

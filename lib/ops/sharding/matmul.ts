@@ -12,9 +12,13 @@ type Operands = readonly [Tensor, Tensor, Tensor];
 
 /**
  * The rule of a product of two factors plus an addend, which may be absent. `op` is a function,
- * because the op is not defined yet when its rule is created. @internal
+ * because the op is not defined yet when its rule is created. `partialFactors`: whether a factor may
+ * be Partial, which rounds each part. @internal
  */
-export function matmulRule<P extends object>(op: () => Op<P>): ShardingRule<P, Operands> {
+export function matmulRule<P extends object>(
+  op: () => Op<P>,
+  { partialFactors = true } = {},
+): ShardingRule<P, Operands> {
   const addOnce: LocalRun<P, Operands> = ([a, b, c], params, call) => {
     const first = call.inputs[0]?.offsets.at(-1) === 0;
     return first
@@ -30,7 +34,7 @@ export function matmulRule<P extends object>(op: () => Op<P>): ShardingRule<P, O
       return [
         ...freeDimStrategies<P>(x, y, addend),
         ...contractedDimStrategies(x, y, addend, addOnce, addPartial),
-        ...linearStrategies<P>(x.dtype, addend),
+        ...(partialFactors ? linearStrategies<P>(x.dtype, addend) : []),
       ];
     },
   };

@@ -48,7 +48,7 @@ describe('a tensor of another rank of the process', () => {
         );
         refused(
           () => other.copy_(own),
-          'copy: rank 1 writes into a tensor on cpu of rank 0. Ranks',
+          'copy_: rank 1 writes into a tensor on cpu of rank 0. Ranks',
         );
         refused(
           () => allReduce(other),
