@@ -1,20 +1,22 @@
 /**
- * Caches weights in low precision until the region ends, and the last activation, so that a weight
- * or the input of several layers is converted once.
+ * Caches weights in low precision until the region ends, and activations as long as they live, so
+ * that a weight or the input of several layers is converted once.
  */
 import type { DType } from '../core/dtype.js';
 import { layers } from '../core/hooks.js';
 import { heldOf } from '../core/sharding.js';
+import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
 interface Kept {
   converted: Tensor;
   version: number;
+  /** The memory that was converted, which `data` may replace. */
+  storage: Storage | null;
 }
 
-/** An activation, as the input of the projections to queries, keys and values. */
-interface LastConverted extends Kept {
-  activation: Tensor;
+/** The conversion of an activation, as of the input of the projections to queries, keys and values. */
+interface KeptActivation extends Kept {
   dtype: DType;
   capture: unknown;
 }
@@ -30,13 +32,13 @@ export class CastCache {
    */
   private captured: { capture: unknown; kept: KeptByLeaf } | null = null;
 
-  private last: LastConverted | null = null;
+  private activations = new WeakMap<Tensor, KeptActivation>();
 
   /** Converts `t`. Leaves that require a gradient, and views of them, are converted once. */
   get(t: Tensor, dtype: DType): Tensor {
     const leaf = t.base ?? t;
     if (!leaf.leafRequiresGrad)
-      return t.sharding === null ? this.ofActivation(t, dtype) : t.to(dtype);
+      return this.isActivation(t) ? this.ofActivation(t, dtype) : t.to(dtype);
     const kept = this.keptNow();
     let views = kept.get(leaf);
     if (views === undefined) {
@@ -49,29 +51,29 @@ export class CastCache {
     const before = views.get(key);
     if (before !== undefined && isCurrent(before, t)) return before.converted;
     const converted = t.to(dtype);
-    views.set(key, { converted, version: t.currentVersion });
+    views.set(key, { converted, version: t.currentVersion, storage: t.storage });
     return converted;
   }
 
-  /** Converts `t`, unless it was the last to be converted. */
+  /** Gradients of distributed tensors have no float32 rules, and would be added in 16 bits. */
+  private isActivation(t: Tensor): boolean {
+    return t.node !== null && t.sharding === null;
+  }
+
   private ofActivation(t: Tensor, dtype: DType): Tensor {
-    const { last } = this;
+    const before = this.activations.get(t);
     const { capture } = layers.backend;
-    if (
-      last?.activation === t &&
-      last.dtype === dtype &&
-      last.capture === capture &&
-      isCurrent(last, t)
-    )
-      return last.converted;
+    if (before?.dtype === dtype && before.capture === capture && isCurrent(before, t))
+      return before.converted;
     const converted = t.to(dtype);
-    this.last = { activation: t, dtype, capture, converted, version: t.currentVersion };
+    const { currentVersion: version, storage } = t;
+    this.activations.set(t, { converted, version, storage, dtype, capture });
     return converted;
   }
 
   clear(): void {
     this.kept.clear();
-    this.last = null;
+    this.activations = new WeakMap();
     this.captured = null;
   }
 
@@ -84,5 +86,5 @@ export class CastCache {
 }
 
 /** Whether the tensor was not changed since, and its conversion was not freed. */
-const isCurrent = ({ converted, version }: Kept, t: Tensor): boolean =>
-  version === t.currentVersion && converted.storage?.handle !== 0;
+const isCurrent = ({ converted, version, storage }: Kept, t: Tensor): boolean =>
+  version === t.currentVersion && storage === t.storage && converted.storage?.handle !== 0;

@@ -7,7 +7,7 @@ import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
  * targets and weights that every rank has as a whole. It refuses what it could not compute without
  * gathering the logits. Forward needs two all-reduces of a few numbers for each row, backward none.
  * The gradient has the placements and the dtype of the logits, the result is replicated. No other
- * tensor of their size is created. It works for `crossEntropy` and `nn.CrossEntropyLoss`, with
+ * tensor of their size is created, but one copy of logits with more dims than rows and classes. It works for `crossEntropy` and `nn.CrossEntropyLoss`, with
  * ignored targets, class weights and label smoothing; other mesh dims may shard the rows.
  *
  * With distributed targets, cross entropy runs in the same way without this mode. `backward` may be

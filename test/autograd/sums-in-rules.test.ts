@@ -3,6 +3,7 @@
  * the gradient in the dtype from which mixed precision converted the tensor.
  */
 import assert from 'node:assert/strict';
+import { checkpoint, createSelectiveCheckpointContexts } from '../../lib/distributed.js';
 import {
   amp,
   autograd,
@@ -15,6 +16,7 @@ import {
   profiler,
   randn,
   type Tensor,
+  zeros,
 } from '../../lib/index.js';
 
 const inRegion = <T>(fn: () => T): T => amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, fn);
@@ -76,6 +78,22 @@ describe('a gradient rule that adds what arrived', () => {
       assert.equal(counts.get('add'), undefined, [...counts].join(' '));
     });
   }
+
+  it('adds a gradient that arrived transposed', () => {
+    const [norm, x] = [
+      new nn.LayerNorm(4).to({ dtype: float64 }),
+      randn([4, 4], { dtype: float64 }),
+    ];
+    assert.ok(
+      autograd.gradcheck(
+        (a: Tensor) => {
+          const h = a.mul(2);
+          return norm(h).mul(h.t().mul(3));
+        },
+        [x.requiresGrad_()],
+      ),
+    );
+  });
 
   it('sums both gradients of a matrix times itself', () => {
     const x = randn([4, 4], { dtype: float64 }).requiresGrad_();
@@ -184,6 +202,49 @@ describe('the gradient of a tensor that mixed precision converted', () => {
       .reduce((a, b) => a.add(b))
       .expand([5, 16]);
     assert.ok(gradient(x).allclose(expected, { rtol: 2e-2, atol: 2e-2 }));
+  });
+
+  it('converts an activation once, and again after its memory was replaced', () => {
+    const layer = linear();
+    const h = randn([5, 16]).requiresGrad_().mul(1);
+    inRegion(() => {
+      assert.notEqual(layer(h).abs().sum().item(), 0);
+      h.data = zeros([5, 16]);
+      assert.equal(layer(h).abs().sum().item(), 0);
+    });
+    const frozen = [linear(), linear()];
+    for (const { weight } of frozen) weight.requiresGrad_(false);
+    const forward = (): Tensor[] => {
+      const input = randn([5, 16]).requiresGrad_().mul(1);
+      return inRegion(() => frozen.map((each) => each(input)));
+    };
+    const prof = profiler.profile({ activities: ['cpu'] }, forward);
+    assert.equal(prof.keyAverages().get('copy')?.count, 3, 'two weights and the input');
+  });
+
+  it('has the gradients of a checkpoint that keeps conversions', () => {
+    const [before, inside] = [new nn.Linear(16, 16), new nn.Linear(16, 16)];
+    const x = randn([4, 16]).requiresGrad_();
+    const other = randn([4, 16]);
+    const body = (t: Tensor): Tensor => inside(t).add(other.to(bfloat16));
+    const gradients = (keep: readonly string[] | null): Tensor[] => {
+      const contexts = { contextFn: () => createSelectiveCheckpointContexts(keep ?? []) };
+      const loss = inRegion(() => {
+        const h = x.mul(1);
+        const y = before(h);
+        return y
+          .add(keep === null ? body(h) : checkpoint(body, h, contexts))
+          .float()
+          .square()
+          .sum();
+      });
+      return autograd.grad(loss, [x, before.weight, inside.weight]) as Tensor[];
+    };
+    const expected = gradients(null);
+    for (const keep of [['copy'], ['matmul'], ['copy', 'matmul']])
+      gradients(keep).forEach((g, i) => {
+        assert.ok(g.allclose(expected[i] as Tensor, { rtol: 1e-5, atol: 1e-5 }), `${keep} ${i}`);
+      });
   });
 
   it('converts an input again after it changed', () => {

@@ -165,7 +165,9 @@ function runRecomputed(
     stopsEarly: earlyStop,
     end: () => recompute.release?.(),
   });
-  return call.forward(() => forward(() => fn(...args)));
+  const first = (): unknown => forward(() => fn(...args));
+  // Contexts match the calls of both runs, so the first may not use what was converted before it.
+  return call.forward(contextFn === undefined ? first : () => underPrecision(precision, first));
 }
 
 function synchronous<R>(op: string, result: R): R {

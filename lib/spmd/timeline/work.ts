@@ -42,7 +42,9 @@ export function computeWork(node: Node): ComputeWork | null {
     0,
   );
   const isProduct = op.traits.includes('compute-bound');
-  const first = node.metas[0] ?? metas.find((meta) => meta !== null) ?? null;
+  const present = metas.find((meta) => meta !== null) ?? null;
+  // A product runs at the rate of its operands, whatever it writes.
+  const first = (isProduct ? present : null) ?? node.metas[0] ?? present;
   return {
     flops: isProduct ? FLOPS_AN_OPERATION * operationsOf(node) : 0,
     dtype: first?.dtype.name ?? 'float32',
