@@ -15,7 +15,7 @@ interface Kept {
   storage: Storage | null;
 }
 
-/** The conversion of an activation, as of the input of the projections to queries, keys and values. */
+/** The conversion of an activation, as of the input of the projections to queries and keys. */
 interface KeptActivation extends Kept {
   dtype: DType;
   capture: unknown;

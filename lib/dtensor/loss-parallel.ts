@@ -5,10 +5,11 @@ import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
 /**
  * Inside `fn`, cross entropy takes logits that are sharded along their classes, together with plain
  * targets and weights that every rank has as a whole. It refuses what it could not compute without
- * gathering the logits. Forward needs two all-reduces of a few numbers for each row, backward none.
- * The gradient has the placements and the dtype of the logits, the result is replicated. No other
- * tensor of their size is created, but one copy of logits with more dims than rows and classes. It works for `crossEntropy` and `nn.CrossEntropyLoss`, with
- * ignored targets, class weights and label smoothing; other mesh dims may shard the rows.
+ * gathering the logits. Forward needs two all-reduces of a few numbers for each row, backward
+ * none. The gradient has the placements and the dtype of the logits, the result is replicated. No
+ * other tensor of their size is created, but one copy of logits with more dims than rows and
+ * classes. It works for `crossEntropy` and `nn.CrossEntropyLoss`, with ignored targets, class
+ * weights and label smoothing; other mesh dims may shard the rows.
  *
  * With distributed targets, cross entropy runs in the same way without this mode. `backward` may be
  * called inside or outside.

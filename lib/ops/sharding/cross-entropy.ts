@@ -54,9 +54,9 @@ function fromOffset<P extends FirstClass>(params: P, { inputs }: ShardedCall, lo
 }
 
 /**
- * The statistics of shards of the classes. Each shard has its column of the logs of sums, so classes
- * are sharded only into as many shards as the call has. A rank with more of the classes has its log
- * in its first column, and those of no classes in the others. @internal
+ * The statistics of shards of the classes. Each shard has its column of the logs of sums, so
+ * classes are sharded only into as many shards as the call has. A rank with more of the classes has
+ * its log in its first column, and those of no classes in the others. @internal
  */
 export function crossEntropyStatisticsRule<P extends FirstClass & { shards: number }>(
   op: () => Op<P>,

@@ -12,8 +12,8 @@ type Operands = readonly [Tensor, Tensor, Tensor];
 
 /**
  * The rule of a product of two factors plus an addend, which may be absent. `op` is a function,
- * because the op is not defined yet when its rule is created. `partialFactors`: whether a factor may
- * be Partial, which rounds each part. @internal
+ * because the op is not defined yet when its rule is created. `partialFactors`: whether a factor
+ * may be Partial, which rounds each part. @internal
  */
 export function matmulRule<P extends object>(
   op: () => Op<P>,
