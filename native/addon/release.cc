@@ -1,4 +1,5 @@
 // The end of storages: tokens that are collected, and memory that goes back to its allocator.
+#include "../runtime/block_return.h"
 #include "environment.h"
 
 namespace shardwise {
@@ -7,19 +8,21 @@ namespace {
 
 struct LastUse {
   std::shared_ptr<std::atomic<int>> left;
-  std::shared_ptr<std::function<void()>> then;
+  std::shared_ptr<BlockReturn> block;
+  uint64_t sequence;
   void done() {
-    if (left->fetch_sub(1) == 1) (*then)();
+    if (left->fetch_sub(1) == 1) block->later(sequence);
     delete this;
   }
 };
 
-// Runs `then` when all streams other than the owner have finished their commands with the entry.
-// The last one runs it, on its native thread or a thread of the backend, so it must not wait.
-void when_others_are_done(const StorageEntry& entry, std::function<void()> then) {
+// Returns the block when all streams other than the owner have finished their commands with the
+// entry: the last one does it, on its native thread or a thread of the backend. The owner may be
+// behind them all.
+void return_when_others_are_done(const StorageEntry& entry, std::shared_ptr<BlockReturn> block) {
   const LastUse shared{
       std::make_shared<std::atomic<int>>(static_cast<int>(entry.other_streams.size())),
-      std::make_shared<std::function<void()>>(std::move(then))};
+      std::move(block), entry.owner->claimed()};
   for (Stream* each : entry.other_streams) {
     each->enqueue([shared](Stream& s) {
       auto* use = new LastUse(shared);
@@ -79,18 +82,21 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
   if (!block) return;
   const int64_t bytes = log.is_open() ? block->bytes : 0;
   CachingAllocator* allocator = entry.allocator;
-  const std::atomic<uint64_t>* progress = entry.owner->progress();
-  const bool owner_is_last = entry.last_stream == entry.owner;
-  const uint64_t sequence = owner_is_last ? entry.last_sequence : entry.owner->claimed();
-  // Each stream that took the memory over waited for the one before. If the owner was the last, it
-  // is behind all of them.
-  if (entry.other_streams.empty() || (owner_is_last && !entry.recorded)) {
-    allocator->free(block, collected, progress, sequence);
+  Stream& owner = *entry.owner;
+  const bool owner_is_last = entry.last_stream == &owner;
+  // Each stream that took the memory over waited for the one before: who is behind the last use is
+  // behind all of them.
+  const bool is_behind =
+      entry.other_streams.empty() ||
+      (!entry.recorded &&
+       (owner_is_last || owner.has_waited_for(*entry.last_stream, entry.last_sequence)));
+  if (is_behind) {
+    const uint64_t sequence = owner_is_last ? entry.last_sequence : owner.claimed();
+    allocator->free(block, collected, owner.progress(), sequence);
   } else {
-    // The owner may be behind all the others.
-    when_others_are_done(entry, [block, allocator, progress, sequence] {
-      allocator->free_later(block, progress, sequence);
-    });
+    const auto way = std::make_shared<BlockReturn>(block, allocator, owner.progress());
+    if (!entry.recorded) owner.return_behind(*entry.last_stream, entry.last_sequence, way);
+    return_when_others_are_done(entry, way);
   }
   if (bytes > 0) remember(entry, -bytes);
 }

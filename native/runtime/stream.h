@@ -13,12 +13,14 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "../include/backend.h"
 
 namespace shardwise {
 
+class BlockReturn;
 class CachingAllocator;
 struct Block;
 class SpanLog;
@@ -113,6 +115,13 @@ class Stream {
   void wait_for(Stream& other, uint64_t sequence, std::function<void(Stream&)> then);
   // Enqueues the waits that are left for the next command.
   void flush_waits();
+  // Whether the next command comes behind that command of `other`.
+  bool has_waited_for(const Stream& other, uint64_t sequence) const;
+  // The same without a mark: the caller has enqueued a wait for the command.
+  void note_wait(const Stream& other, uint64_t sequence);
+  // Returns memory of this stream to its pool as soon as the stream has waited for that command of
+  // `other`, which used it last.
+  void return_behind(const Stream& other, uint64_t sequence, std::shared_ptr<BlockReturn> block);
   // The sequence of the last command, or of the waits that come with the next one.
   uint64_t claimed() const { return submitted_ + (waits_.empty() ? 0 : 1); }
   // True if only kernels are in flight, which wait for no other stream or rank.
@@ -225,8 +234,13 @@ class Stream {
   std::shared_ptr<Event> unused_event();
   std::deque<Mark> marks_;  // of rising sequence
   std::vector<std::function<void(Stream&)>> waits_;
-  // The mark of each other stream that this stream has waited for last.
-  std::unordered_map<const Stream*, uint64_t> waited_for_;
+  // What this stream has waited for of each other stream, and its memory that they used last.
+  struct Waited {
+    uint64_t sequence = 0;
+    std::deque<std::pair<uint64_t, std::shared_ptr<BlockReturn>>> blocks;
+  };
+  std::unordered_map<const Stream*, Waited> waited_for_;
+  void return_blocks(Waited& waited);
 
   std::atomic<uint64_t> skip_until_{0};
   std::atomic<uint64_t> verified_{0};

@@ -2,6 +2,7 @@
 // for all that its stream was given: one layer's weights must not wait for the gather of the next.
 #include <algorithm>
 
+#include "block_return.h"
 #include "stream.h"
 
 namespace shardwise {
@@ -50,13 +51,13 @@ const Mark& Stream::mark_behind(uint64_t sequence) {
 }
 
 void Stream::wait_for(Stream& other, uint64_t sequence, std::function<void(Stream&)> then) {
-  uint64_t& waited = waited_for_[&other];
-  const bool known = waited >= sequence && waited > 0;
+  Waited& waited = waited_for_[&other];
+  const bool known = waited.sequence >= sequence && waited.sequence > 0;
   if (known && !then) return;
   std::shared_ptr<Event> event;
   if (!known) {
     const Mark& mark = other.mark_behind(sequence);
-    waited = mark.sequence;
+    waited.sequence = mark.sequence;
     event = mark.event;
   }
   waits_.push_back([event, then = std::move(then)](Stream& s) {
@@ -70,6 +71,36 @@ void Stream::wait_for(Stream& other, uint64_t sequence, std::function<void(Strea
       event->backend->event_synchronize(event->handle, &ignored);
   });
   if (!backend_->asynchronous) flush_waits();
+  if (!known) return_blocks(waited);
+}
+
+bool Stream::has_waited_for(const Stream& other, uint64_t sequence) const {
+  if (!other.backend_->asynchronous && other.completed() >= sequence) return true;
+  const auto found = waited_for_.find(&other);
+  return found != waited_for_.end() && found->second.sequence >= sequence;
+}
+
+void Stream::note_wait(const Stream& other, uint64_t sequence) {
+  Waited& waited = waited_for_[&other];
+  if (waited.sequence >= sequence) return;
+  waited.sequence = sequence;
+  return_blocks(waited);
+}
+
+// Memory comes back in the order of its last uses, nearly always.
+void Stream::return_behind(const Stream& other, uint64_t sequence,
+                           std::shared_ptr<BlockReturn> block) {
+  auto& blocks = waited_for_[&other].blocks;
+  while (!blocks.empty() && blocks.front().second->returned()) blocks.pop_front();
+  blocks.emplace_back(sequence, std::move(block));
+}
+
+void Stream::return_blocks(Waited& waited) {
+  auto& blocks = waited.blocks;
+  while (!blocks.empty() && blocks.front().first <= waited.sequence) {
+    blocks.front().second->behind(claimed());
+    blocks.pop_front();
+  }
 }
 
 void Stream::flush_waits() {

@@ -67,4 +67,27 @@ describe('memory that is used on several CUDA streams', () => {
       sums.map((_, layer) => layer),
     );
   });
+
+  it('comes back as soon as its own stream waits for its last use elsewhere, however far the host is ahead', () => {
+    const [side, gpu] = [new cuda.Stream(), device('cuda')];
+    const [bytes, layers] = [2 ** 26, 24];
+    const large = ones([8192, 8192], { device: 'cuda' });
+    cuda.synchronize();
+    memory.emptyCache(gpu);
+    const before = memory.stats(gpu).reservedBytes;
+    for (let i = 0; i < 20; i++) large.mm(large).dispose(); // takes hundreds of milliseconds
+    const sums = Array.from({ length: layers }, (_, layer) => {
+      const x = full([bytes / 4], layer, { device: 'cuda' });
+      const largest = cuda.stream(side, () => x.amax());
+      if (layer % 2 === 0) x.dispose();
+      const next = largest.add(1); // waits for the other stream
+      if (layer % 2 === 1) x.dispose();
+      return next;
+    });
+    assert.ok(memory.stats(gpu).reservedBytes - before <= 2 ** 28 + 4 * bytes);
+    assert.deepEqual(
+      sums.map((sum) => sum.item()),
+      sums.map((_, layer) => layer + 1),
+    );
+  });
 });

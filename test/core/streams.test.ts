@@ -34,6 +34,30 @@ describe('a tensor that is first used on another stream than that of its creatio
   });
 });
 
+describe('memory that another stream used last', () => {
+  const MIB = 2 ** 20;
+
+  for (const order of ['before', 'after'] as const)
+    it(`comes back as soon as its own stream waits for that use, if it is freed ${order} the wait`, async () => {
+      const side = new cuda.Stream({ device: 'cpu' });
+      const matrix = ones([1500, 1500]);
+      const x = ones([2 ** 22]);
+      memory.collect();
+      await sleep(50); // for what other streams still have of tests before
+      const kept = memory.stats().allocatedBytes;
+      cuda.stream(side, () => matrix.mm(matrix).dispose()); // takes milliseconds
+      const sum = cuda.stream(side, () => x.sum());
+      if (order === 'before') x.dispose();
+      assert.ok(memory.stats().allocatedBytes > kept - MIB);
+      const next = sum.add(1); // waits for the sum
+      if (order === 'after') x.dispose();
+      assert.ok(memory.stats().allocatedBytes <= kept - 15 * MIB);
+      assert.equal(side.query(), false);
+      const reuse = zeros([2 ** 22]); // the memory of x
+      assert.deepEqual([next.item(), reuse.amax().item()], [2 ** 22 + 1, 0]);
+    });
+});
+
 describe('recordStream', () => {
   it('keeps the memory of a freed tensor until the stream has used it', async () => {
     const side = new cuda.Stream({ device: 'cpu' });
