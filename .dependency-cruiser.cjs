@@ -42,6 +42,7 @@ const publicEntries = [
   'core/options.ts',
   'core/shape.ts',
   'core/chunks.ts',
+  'checkpoint/state/built-ins.ts',
   'checkpoint/state/json-values.ts',
   'checkpoint/state/paths.ts',
   'checkpoint/state/tensor-places.ts',

@@ -4,7 +4,7 @@ import { type DeviceType, deviceTypes } from '../core/device.js';
 import { float16 } from '../core/dtype.js';
 import { AmpError, ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
-import { PREPARE_LOAD, tried } from '../core/prepare-load.js';
+import { PREPARE_LOAD } from '../core/prepare-load.js';
 import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -69,6 +69,9 @@ export interface EarlierGradScalerState {
   growthInterval: number;
   growthTracker: number;
 }
+
+/** What {@link GradScaler.loadStateDict} takes. */
+type LoadedScalerState = GradScalerState | EarlierGradScalerState | Record<string, never>;
 
 function isEarlier(state: object): state is EarlierGradScalerState {
   return 'growthFactor' in state;
@@ -241,8 +244,18 @@ export class GradScaler {
    * @throws ArgumentError for the state of a scaler that was not enabled, and for values that are
    * not numbers
    */
-  loadStateDict(state: GradScalerState | EarlierGradScalerState | Record<string, never>): void {
-    if (!this.enabled) return;
+  loadStateDict(state: LoadedScalerState): void {
+    this.prepareLoad(state)();
+  }
+
+  /** @internal */
+  [PREPARE_LOAD](state: LoadedScalerState): (() => void) | null {
+    const isOwn = this.loadStateDict === GradScaler.prototype.loadStateDict;
+    return isOwn ? this.prepareLoad(state) : null;
+  }
+
+  private prepareLoad(state: LoadedScalerState): () => void {
+    if (!this.enabled) return () => {};
     this.reportUse('loadStateDict');
     if (Object.keys(optionsOf('GradScaler.loadStateDict', state)).length === 0)
       throw new ArgumentError(
@@ -261,16 +274,13 @@ export class GradScaler {
       _growth_tracker,
     }))
       checkNumber('GradScaler.loadStateDict', name, value, { from: 0 });
-    this.current = scale;
-    this.growthFactor = growth_factor;
-    this.backoffFactor = backoff_factor;
-    this.growthInterval = growth_interval;
-    this.growthTracker = _growth_tracker;
-  }
-
-  /** @internal */
-  [PREPARE_LOAD](state: GradScalerState): () => void {
-    return tried<GradScalerState | Record<string, never>>(this, state);
+    return () => {
+      this.current = scale;
+      this.growthFactor = growth_factor;
+      this.backoffFactor = backoff_factor;
+      this.growthInterval = growth_interval;
+      this.growthTracker = _growth_tracker;
+    };
   }
 }
 

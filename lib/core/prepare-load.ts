@@ -15,23 +15,3 @@ export const PREPARE_LOAD: unique symbol = Symbol('prepareLoad');
 export interface PreparesLoad {
   [PREPARE_LOAD](state: never): (() => void) | null;
 }
-
-interface Loads<State> {
-  stateDict(): State;
-  loadStateDict(state: State): unknown;
-}
-
-/**
- * Prepares the load of a small state: takes it over, and takes the state before back.
- *
- * @internal
- */
-export function tried<State>(object: Loads<State>, state: State): () => void {
-  const before = object.stateDict();
-  try {
-    object.loadStateDict(state);
-  } finally {
-    object.loadStateDict(before);
-  }
-  return () => void object.loadStateDict(state);
-}

@@ -1,6 +1,7 @@
 /** Objects of a state, and dotted paths into them. */
 import { ArgumentError } from '../../core/errors.js';
 import { Tensor } from '../../core/tensor.js';
+import { isMap } from './built-ins.js';
 
 /** An object that saves and loads itself: a module, an optimizer, a schedule, a `GradScaler`. */
 export interface Stateful {
@@ -13,16 +14,39 @@ export interface Stateful {
 export const joined = (path: string, name: string): string =>
   path === '' ? name : `${path}.${name}`;
 
+/** Whether it is a plain object, maybe of another realm, that does not save itself. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false;
-  const prototype = Object.getPrototypeOf(value);
-  return (prototype === Object.prototype || prototype === null) && !isStateful(value);
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return (prototype === null || Object.getPrototypeOf(prototype) === null) && !isStateful(value);
 }
+
+/** What an object, a list or a map holds, by name. */
+export const membersOf = (value: object): ReadonlyMap<unknown, unknown> =>
+  isMap(value) ? value : new Map(Object.entries(value));
 
 export function isStateful(value: unknown): value is Stateful {
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false;
   const { stateDict, loadStateDict } = value as Partial<Stateful>;
   return typeof stateDict === 'function' && typeof loadStateDict === 'function';
+}
+
+/**
+ * A copy of a list, a map or a plain object with `fn` of each member. All else stays as it is; so do
+ * members whose names are symbols, which are refused later.
+ */
+export function mapMembers(
+  value: unknown,
+  fn: (name: string, member: unknown) => unknown,
+): unknown {
+  if (Array.isArray(value)) return value.map((each, i) => fn(String(i), each));
+  if (isMap(value)) return new Map([...value].map(([key, each]) => [key, fn(String(key), each)]));
+  if (!isRecord(value)) return value;
+  const symbols = Object.getOwnPropertySymbols(value).map((name) => [name, value[name as never]]);
+  return Object.fromEntries([
+    ...symbols,
+    ...Object.entries(value).map(([name, each]) => [name, fn(name, each)]),
+  ]);
 }
 
 /** Sets what a path leads to; objects on it that are missing are made. */
@@ -58,7 +82,7 @@ export function refuseCycles(op: string, state: unknown, at = ''): void {
         { op, path },
       );
     above.set(value, path);
-    for (const [name, each] of Object.entries(value)) visit(each, joined(path, name));
+    for (const [name, each] of membersOf(value)) visit(each, joined(path, String(name)));
     above.delete(value);
   };
   visit(state, at);

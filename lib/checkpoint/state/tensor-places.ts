@@ -1,12 +1,13 @@
 /** The tensors of a state dict: taken out of it to be saved, and put back into what was loaded. */
 import { ArgumentError } from '../../core/errors.js';
 import { Tensor } from '../../core/tensor.js';
-import { isRecord, joined } from './paths.js';
+import { isRecord, joined, mapMembers } from './paths.js';
 
 const TENSOR = '$tensor';
 
 /** Whether an object of the program looks like the place of a tensor; it is nested in one. */
-const isLikePlace = (value: object): boolean => TENSOR in value && Object.keys(value).length === 1;
+const isLikePlace = (value: unknown): value is { [TENSOR]: unknown } =>
+  isRecord(value) && TENSOR in value && Object.keys(value).length === 1;
 
 /**
  * A copy of a state with the paths of tensors in their places. @throws ArgumentError for two
@@ -22,25 +23,12 @@ export function withoutTensors(value: unknown, path: string, found: Map<string, 
     found.set(path, value);
     return { [TENSOR]: path };
   }
-  if (Array.isArray(value))
-    return value.map((each, i) => withoutTensors(each, joined(path, String(i)), found));
-  if (!isRecord(value)) return value;
-  const rest = Object.fromEntries(
-    Object.entries(value).map(([name, each]) => [
-      name,
-      withoutTensors(each, joined(path, name), found),
-    ]),
-  );
+  const rest = mapMembers(value, (name, each) => withoutTensors(each, joined(path, name), found));
   return isLikePlace(value) ? { [TENSOR]: rest } : rest;
 }
 
 export function withTensors(value: unknown, tensors: ReadonlyMap<string, Tensor>): unknown {
-  if (Array.isArray(value)) return value.map((each) => withTensors(each, tensors));
-  if (!isRecord(value)) return value;
   const place = isLikePlace(value) ? value[TENSOR] : undefined;
   if (typeof place === 'string' && tensors.has(place)) return tensors.get(place);
-  const rest = isRecord(place) ? place : value;
-  return Object.fromEntries(
-    Object.entries(rest).map(([name, each]) => [name, withTensors(each, tensors)]),
-  );
+  return mapMembers(isRecord(place) ? place : value, (_, each) => withTensors(each, tensors));
 }

@@ -1,12 +1,12 @@
 /** Schedules that are composed of other schedules. */
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
-import { PREPARE_LOAD, tried } from '../../core/prepare-load.js';
+import { PREPARE_LOAD } from '../../core/prepare-load.js';
 import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
 import { reportCall } from '../../core/unrepeatable.js';
 import type { Optimizer } from '../optimizer.js';
 import { groupsOf, LRScheduler, rateOf, setRate } from './scheduler.js';
-import { loadState, requireState, type SchedulerState } from './state.js';
+import { prepareState, type SchedulerState } from './state.js';
 
 /** @throws ArgumentError unless all are schedules of one optimizer */
 function checkSchedules(
@@ -99,11 +99,18 @@ export class SequentialLR extends LRScheduler {
     return { ...super.stateDict(), _schedulers: this.schedulers.map((each) => each.stateDict()) };
   }
 
-  override loadStateDict(state: SchedulerState): void {
+  override prepareLoad(state: SchedulerState): () => void {
     const { own, states } = split('SequentialLR', state);
-    requireState(this, own);
-    loadAll('SequentialLR', this.schedulers, states);
-    loadState(this, own);
+    const load = prepareState(this, own);
+    const loadAll = prepareAll('SequentialLR', this.schedulers, states);
+    return () => {
+      loadAll();
+      load();
+    };
+  }
+
+  override canPrepareLoad(): boolean {
+    return super.canPrepareLoad() && this.schedulers.every((each) => each.canPrepareLoad());
   }
 }
 
@@ -115,8 +122,11 @@ function split(op: string, state: SchedulerState): { own: SchedulerState; states
   return { own, states: _schedulers ?? schedulers };
 }
 
-/** @throws ArgumentError if there are not as many states as schedules */
-function loadAll(op: string, schedulers: readonly LRScheduler[], states: unknown): void {
+/**
+ * What takes the states of all schedules over. @throws ArgumentError if there are not as many
+ * states as schedules
+ */
+function prepareAll(op: string, schedulers: readonly LRScheduler[], states: unknown): () => void {
   if (!Array.isArray(states) || states.length !== schedulers.length) {
     throw unexpected(
       `${op}.loadStateDict`,
@@ -125,7 +135,13 @@ function loadAll(op: string, schedulers: readonly LRScheduler[], states: unknown
       states,
     );
   }
-  schedulers.forEach((each, i) => each.loadStateDict(states[i] as SchedulerState));
+  const loads = schedulers.map((each, i) => {
+    const state = states[i] as SchedulerState;
+    return each[PREPARE_LOAD](state) ?? (() => each.loadStateDict(state));
+  });
+  return () => {
+    for (const load of loads) load();
+  };
 }
 
 const chainedArguments = defineArguments(
@@ -175,11 +191,18 @@ export class ChainedScheduler {
    * @throws ArgumentError if there are not as many states as schedules
    */
   loadStateDict(state: SchedulerState): void {
-    loadAll('ChainedScheduler', this.schedulers, split('ChainedScheduler', state).states);
+    this.prepareLoad(state)();
   }
 
   /** @internal */
-  [PREPARE_LOAD](state: SchedulerState): () => void {
-    return tried(this, state);
+  [PREPARE_LOAD](state: SchedulerState): (() => void) | null {
+    const isOwn = this.loadStateDict === ChainedScheduler.prototype.loadStateDict;
+    const canPrepare = isOwn && this.schedulers.every((each) => each.canPrepareLoad());
+    return canPrepare ? this.prepareLoad(state) : null;
+  }
+
+  private prepareLoad(state: SchedulerState): () => void {
+    const { states } = split('ChainedScheduler', state);
+    return prepareAll('ChainedScheduler', this.schedulers, states);
   }
 }

@@ -172,11 +172,11 @@ export class MultiStepLR extends LRScheduler {
     return { ...super.stateDict(), milestones: counts };
   }
 
-  override loadStateDict(state: SchedulerState): void {
+  override prepareLoad(state: SchedulerState): () => void {
     const milestones = state?.['milestones'];
     const isCounted =
       typeof milestones === 'object' && milestones !== null && !Array.isArray(milestones);
-    super.loadStateDict(isCounted ? { ...state, milestones: eachCounted(milestones) } : state);
+    return super.prepareLoad(isCounted ? { ...state, milestones: eachCounted(milestones) } : state);
   }
 }
 

@@ -1,11 +1,11 @@
 /** A schedule that lowers the rates when a metric stops improving. */
 import { checkNumber, checkOneOf, unexpected } from '../../core/options.js';
-import { PREPARE_LOAD, tried } from '../../core/prepare-load.js';
+import { PREPARE_LOAD } from '../../core/prepare-load.js';
 import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
 import { reportCall } from '../../core/unrepeatable.js';
 import { Optimizer } from '../optimizer.js';
 import { groupsOf, perGroup, rateOf, setRate } from './scheduler.js';
-import { loadState, type SchedulerState, stateOf } from './state.js';
+import { prepareState, type SchedulerState, stateOf } from './state.js';
 
 const plateauArguments = defineArguments(
   'ReduceLROnPlateau(optimizer, /, mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps)',
@@ -104,14 +104,22 @@ export class ReduceLROnPlateau {
    * such a schedule
    */
   loadStateDict(state: SchedulerState): void {
-    loadState(this, state);
-    // JSON turns the infinity that `best` starts with into null.
-    this.best ??= this.worst();
+    this.prepareLoad(state)();
   }
 
   /** @internal */
-  [PREPARE_LOAD](state: SchedulerState): () => void {
-    return tried(this, state);
+  [PREPARE_LOAD](state: SchedulerState): (() => void) | null {
+    const isOwn = this.loadStateDict === ReduceLROnPlateau.prototype.loadStateDict;
+    return isOwn ? this.prepareLoad(state) : null;
+  }
+
+  private prepareLoad(state: SchedulerState): () => void {
+    const load = prepareState(this, state);
+    return () => {
+      load();
+      // JSON turns the infinity that `best` starts with into null.
+      this.best ??= this.worst();
+    };
   }
 
   private worst(): number {

@@ -5,12 +5,12 @@
 import { noGrad } from '../../autograd/grad-mode.js';
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, type NumberRule, unexpected } from '../../core/options.js';
-import { PREPARE_LOAD, tried } from '../../core/prepare-load.js';
+import { PREPARE_LOAD } from '../../core/prepare-load.js';
 import type { Tensor } from '../../core/tensor.js';
 import { reportCall } from '../../core/unrepeatable.js';
 import { numberOf } from '../capturable.js';
 import { Optimizer } from '../optimizer.js';
-import { loadState, type SchedulerState, stateOf } from './state.js';
+import { prepareState, type SchedulerState, stateOf } from './state.js';
 
 /** What a schedule reads and writes in a parameter group. */
 export interface ScheduledGroup {
@@ -151,12 +151,22 @@ export abstract class LRScheduler {
    * such a schedule
    */
   loadStateDict(state: SchedulerState): void {
-    loadState(this, state);
+    this.prepareLoad(state)();
+  }
+
+  /** Checks a state and returns what takes it over. @internal */
+  prepareLoad(state: SchedulerState): () => void {
+    return prepareState(this, state);
+  }
+
+  /** Whether a checked state can be taken over: no program overrides the load. @internal */
+  canPrepareLoad(): boolean {
+    return this.loadStateDict === LRScheduler.prototype.loadStateDict;
   }
 
   /** @internal */
-  [PREPARE_LOAD](state: SchedulerState): () => void {
-    return tried(this, state);
+  [PREPARE_LOAD](state: SchedulerState): (() => void) | null {
+    return this.canPrepareLoad() ? this.prepareLoad(state) : null;
   }
 
   /** Computes the rates of step `lastEpoch`; `initial` is true for the step of the constructor. */

@@ -42,20 +42,18 @@ export function stateOf(schedule: object): SchedulerState {
   );
 }
 
-/** @throws ArgumentError if a state is not that of such a schedule @internal */
-export function requireState(schedule: object, state: SchedulerState): void {
-  checkState(schedule.constructor.name, stateOf(schedule), state);
-}
-
 /**
- * Copies a state into a schedule. @throws ArgumentError if it is not that of such a schedule
+ * Checks a state and returns what copies it into a schedule. @throws ArgumentError if it is not
+ * that of such a schedule
  * @internal
  */
-export function loadState(schedule: object, state: SchedulerState): void {
+export function prepareState(schedule: object, state: SchedulerState): () => void {
   reportCall(schedule, 'loadStateDict');
   const given = checkState(schedule.constructor.name, stateOf(schedule), state);
-  for (const [name, value] of Object.entries(structuredClone(given)))
-    (schedule as Record<string, unknown>)[properties.get(name) ?? camelCase(name)] = value;
+  return () => {
+    for (const [name, value] of Object.entries(structuredClone(given)))
+      (schedule as Record<string, unknown>)[properties.get(name) ?? camelCase(name)] = value;
+  };
 }
 
 /**

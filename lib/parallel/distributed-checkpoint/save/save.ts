@@ -126,8 +126,7 @@ async function contribute(
     else parts.push({ ...part, checksum: await sampleChecksum(region.local) });
   }
   const values = [...entries.values].map(([name, { value, isRandom }]): [string, string] => {
-    const json = encodeValue(value);
-    if (json === undefined) throw unexpected(OP, name, 'a value that JSON can hold', value);
+    const json = encodeValue(OP, name, value);
     return [name, JSON.stringify(isRandom ? { [RANDOM]: json } : json)];
   });
   return {

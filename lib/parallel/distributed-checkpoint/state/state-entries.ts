@@ -3,10 +3,12 @@
  * is loaded goes into the tensors and objects that are there.
  */
 
+import { builtInOf, isMap } from '../../../checkpoint/state/built-ins.js';
 import {
   isRecord,
   isStateful,
   joined,
+  membersOf,
   putAt,
   refuseCycles,
 } from '../../../checkpoint/state/paths.js';
@@ -238,9 +240,9 @@ const MOST_LEVELS = 100;
 const hasStates = (list: readonly unknown[]): boolean => list.some((each) => !isPlainValue(each));
 
 function isPlainValue(value: unknown, level = 0): boolean {
-  if (value === null || ['string', 'number', 'boolean', 'bigint'].includes(typeof value))
-    return true;
-  if (level > MOST_LEVELS) return false;
-  if (Array.isArray(value)) return value.every((each) => isPlainValue(each, level + 1));
-  return isRecord(value) && Object.values(value).every((each) => isPlainValue(each, level + 1));
+  if (value instanceof Tensor || isStateful(value) || level > MOST_LEVELS) return false;
+  if (typeof value !== 'object' || value === null)
+    return !['function', 'symbol'].includes(typeof value);
+  if (!isRecord(value) && !Array.isArray(value) && !isMap(value)) return builtInOf(value) !== null;
+  return [...membersOf(value).values()].every((each) => isPlainValue(each, level + 1));
 }
