@@ -33,7 +33,7 @@ export function sizeFindings(): string[] {
 
 /** What the sources of a native folder may include in quotes, as paths from native/. */
 const includeRules = [
-  { folder: 'native/include/', may: ['include/'] },
+  { folder: 'native/include/', may: ['include/', 'generated/'] },
   { folder: 'native/runtime/', may: ['include/', 'runtime/'] },
   { folder: 'native/addon/', may: ['include/', 'runtime/', 'comm/', 'addon/', 'generated/'] },
   { folder: 'native/comm/', may: ['include/', 'comm/', 'cpu/convert.h'] },
@@ -88,8 +88,8 @@ const groups: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * A CPU kernel file has a CUDA file of the same name, in whichever folder of native/cuda/kernels. A
- * file with a suffix, such as pointwise_dispatch.cc beside pointwise.cc, needs no twin.
+ * A CPU kernel file has a CUDA file of the same name, in whichever folder of native/cuda/kernels,
+ * or in native/cuda/fused. A file with a suffix, such as pointwise_dispatch.cc beside pointwise.cc, needs no twin.
  */
 export function mirrorFindings(): string[] {
   const stems = (folder: string, ending: string) =>
@@ -97,7 +97,10 @@ export function mirrorFindings(): string[] {
       file.endsWith(ending) ? [path.basename(file, ending)] : [],
     );
   const cpu = stems('native/cpu/kernels', '.cc');
-  const cuda = new Set(stems('native/cuda/kernels', '.cu'));
+  const cuda = new Set([
+    ...stems('native/cuda/kernels', '.cu'),
+    ...stems('native/cuda/fused', '.cc'),
+  ]);
   return cpu.flatMap((stem) => {
     if (cpu.some((other) => stem.startsWith(`${other}_`))) return [];
     const missing = (groups[stem] ?? [stem]).filter((twin) => !cuda.has(twin));

@@ -162,7 +162,8 @@ function pointwiseOperands(arity: number): string {
   return `(${inputs.join(', ')}) -> (out: [...s]) where below(computeType, 3)`;
 }
 
-function signatureOf(op: AnyOp): Signature {
+function signatureOf(op: AnyOp): Signature | null {
+  if (op.operands === 'any') return null;
   if (op.pointwise !== null)
     return new Signature(op, pointwiseOperands(op.pointwise.arity), ['computeType']);
   if (op.operands === null) throw new Error(`${op.name} has a kernel and no operands`);
@@ -181,19 +182,20 @@ export function contractTable(kernels: readonly (readonly AnyOp[])[]): string {
     const own = new Map<string, Signature>();
     for (const op of ops) {
       const signature = signatureOf(op);
+      if (signature === null) continue;
       const before = own.get(signature.counts ?? '');
       if (before !== undefined && before.key !== signature.key)
         throw new Error(`${op.name}: ${op.kernel} has other operands in another entry`);
       own.set(signature.counts ?? '', signature);
     }
-    const [first, second = null, ...more] = [...own.values()].map((signature) => {
+    const [first = -1, second = -1, ...more] = [...own.values()].map((signature) => {
       const index = signatures.get(signature.key)?.index ?? signatures.size;
       signatures.set(signature.key, { index, signature });
       return index;
     });
     if (more.length > 0) throw new Error(`${ops[0]?.kernel}: at most two contracts for a kernel`);
     const overwrites = ops.some((op) => op.traits.includes('overwrites'));
-    return `    {${first}, ${second ?? -1}, ${overwrites}},  // ${ops[0]?.kernel}`;
+    return `    {${first}, ${second}, ${overwrites}},  // ${ops[0]?.kernel}`;
   });
   const operands: string[] = [];
   const rows: string[] = [];
@@ -228,7 +230,7 @@ constexpr Signature kSignatures[] = {
 ${rows.join('\n')}
 };
 
-// By kernel id: its signature, another one or -1, and whether it reads nothing of its outputs.
+// By kernel id: its signature (-1: the kernel checks its operands), another one or -1, and whether it reads nothing of its outputs.
 constexpr Contract kContracts[] = {
 ${contracts.join('\n')}
 };

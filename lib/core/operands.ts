@@ -19,6 +19,8 @@
  *   share, `[...s, n]` the same with at least one dim. `numel(r)` is any shape of r elements,
  *   `numel(x[i])` one with as many elements as the operand at the same place in the list x.
  * - `where` adds relations that shapes cannot say: {@link relations}.
+ *
+ * `any` in place of all: the kernel itself checks what it gets.
  */
 import { ShardwiseError } from './errors.js';
 

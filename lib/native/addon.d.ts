@@ -84,6 +84,8 @@ export interface Addon extends ProfileCalls {
   ): { path: string; version: number } | { reason: string };
   deviceCount(type: 'cpu' | 'cuda'): number;
   deviceInfo(device: number): NativeDeviceInfo;
+  /** Whether the kernel fused_pointwise runs on the device. */
+  canFuse(device: number): boolean;
   setBlocking(blocking: boolean): void;
 
   /**

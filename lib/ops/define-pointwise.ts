@@ -255,7 +255,12 @@ function allFlat(inputs: readonly Tensor[], output: Tensor): boolean {
   );
 }
 
-function computeTypeOf(spec: PointwiseSpec, inputs: readonly Tensor[], output: Tensor): number {
+/** The compute type of a call, which its kernel gets. @internal */
+export function computeTypeOf(
+  spec: PointwiseSpec,
+  inputs: readonly Tensor[],
+  output: Tensor,
+): number {
   if (spec.result === 'SAME' && output.dtype.isFloatingPoint && allOfDtype(inputs, output.dtype))
     return output.dtype.computeType;
   const common = resultType(spec.condition ? inputs.slice(1) : inputs);

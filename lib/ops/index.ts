@@ -29,6 +29,9 @@ export {
 } from './cross-entropy.js';
 export { diag, diagEmbed, diagflat } from './diagonals.js';
 export { cdist, cosineSimilarity, dist, normalize, pairwiseDistance } from './distances.js';
+
+import './fused-pointwise.js';
+
 export { div, floorDivide, fmod, type RoundingMode, remainder } from './division.js';
 export { dropout } from './dropout.js';
 export * from './einsum.js';

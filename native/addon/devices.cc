@@ -48,6 +48,7 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   }
   backend->look_at("cuBLASLt", cublaslt.c_str());
   backend->look_at("NCCL", string_argument(env, args[2]).c_str());
+  devices.can_fuse = reinterpret_cast<bool (*)(int32_t)>(dlsym(library, "shardwise_can_fuse"));
   devices.cuda.store(backend);
   return nullptr;
 }
@@ -126,6 +127,15 @@ napi_value device_info(napi_env env, napi_callback_info info) {
   set_number(env, result, "minor", found.minor);
   set_number(env, result, "numCores", found.num_cores);
   return result;
+}
+
+// Whether fused_pointwise runs on the device.
+napi_value can_fuse(napi_env env, napi_callback_info info) {
+  int64_t device;
+  if (!device_argument(env, info, &device)) return nullptr;
+  const auto code = static_cast<int32_t>(device);
+  const auto cuda = Devices::get().can_fuse;
+  return boolean_value(env, code == 0 || (cuda && cuda(Devices::index(code))));
 }
 
 napi_value set_blocking(napi_env env, napi_callback_info info) {
@@ -315,6 +325,7 @@ void export_devices(napi_env env, napi_value exports) {
   export_function<probe_library>(env, exports, "probeLibrary");
   export_function<device_count>(env, exports, "deviceCount");
   export_function<device_info>(env, exports, "deviceInfo");
+  export_function<can_fuse>(env, exports, "canFuse");
   export_function<set_blocking>(env, exports, "setBlocking");
   export_function<tuning_version>(env, exports, "tuningVersion");
   export_function<load_tuning>(env, exports, "loadTuning");

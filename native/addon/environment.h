@@ -169,6 +169,7 @@ struct Devices {
   const Backend* cpu = shardwise_cpu_backend();
   std::atomic<const Backend*> cuda{nullptr};     // set once under the mutex, read by all threads
   std::atomic<const GlooEngine*> gloo{nullptr};  // likewise
+  bool (*can_fuse)(int32_t device) = nullptr;    // of the CUDA backend, set before `cuda`
   static constexpr int32_t kMaxDevices = 65;
   std::mutex mutex;
   // created on first use, never destroyed

@@ -225,6 +225,15 @@ SW_CONVERT char* element_at(const void* data, DType dtype, int64_t offset) {
   return static_cast<char*>(const_cast<void*>(data)) + offset * item_size(dtype);
 }
 
+// Whether all elements of a view are one.
+SW_CONVERT bool is_constant(const TensorView& view) {
+  if (view.is_immediate) return true;
+  for (int32_t d = 0; d < view.ndim; d++) {
+    if (view.strides[d] != 0 && view.sizes[d] != 1) return false;
+  }
+  return true;
+}
+
 // The offset of an element of a view from its row-major linear index.
 SW_CONVERT int64_t offset_of(const TensorView& view, int64_t index) {
   int64_t offset = 0;

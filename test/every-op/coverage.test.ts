@@ -64,6 +64,10 @@ const elsewhere: Record<string, { why: string; file: string }> = {
     why: 'it overwrites its operands',
     file: 'test/ops/foreach-copy.test.ts',
   },
+  fusedPointwise: {
+    why: 'its program names kernels by number',
+    file: 'test/ops/fused-pointwise.test.ts',
+  },
   foreachMul: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
 };
 

@@ -5,6 +5,8 @@
 import { dispatch } from '../../lib/core/dispatch.js';
 import { allOps, type Sample } from '../../lib/core/op.js';
 import {
+  float32,
+  int32,
   linspace,
   nn,
   ones,
@@ -16,6 +18,7 @@ import {
 } from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
 import { foreachCopy_, splitWithSizesCopy } from '../../lib/ops/foreach-copy.js';
+import { fusedPointwiseOp } from '../../lib/ops/fused-pointwise.js';
 import { foreachAdd_, foreachMul_ } from '../../lib/ops/optimizer-steps.js';
 import { addon } from '../../lib/runtime.js';
 import type { Rng } from './rng.js';
@@ -140,6 +143,7 @@ function useOpsWithoutSamples(): void {
   foreachMul_([ones([3])], 2);
   foreachCopy_([ones([3])], [ones([3])]);
   splitWithSizesCopy(ones([2, 3]), [1, 2], 1, { out: [ones([2, 1]), ones([2, 2])] });
+  useFusedPointwise();
   linspace(0, 1, 5);
   randint(0, 5, [3]);
   rand([3]);
@@ -152,6 +156,32 @@ function useOpsWithoutSamples(): void {
   const capturable = { lr: ones([]), capturable: true };
   new optim.SGD([parameter], { momentum: 0.9, ...capturable }).step();
   new optim.Adam([parameter], { amsgrad: true, ...capturable }).step();
+}
+
+/** `-(x * y)` as int32, over a broadcast input. */
+function useFusedPointwise(): void {
+  const program = {
+    steps: [
+      {
+        name: 'mul',
+        kernel: addon.kernelNames.indexOf('mul'),
+        computeType: 0,
+        dtype: float32,
+        operands: [{ value: 0 }, { value: 1 }],
+        params: [],
+      },
+      {
+        name: 'sub',
+        kernel: addon.kernelNames.indexOf('sub'),
+        computeType: 0,
+        dtype: int32,
+        operands: [{ number: 0 }, { value: 2 }],
+        params: [1],
+      },
+    ],
+    outputs: [{ value: 3, shape: [2, 3], strides: [3, 1], dtype: int32 }],
+  };
+  dispatch(fusedPointwiseOp, [ones([2, 3]), ones([3])], { program });
 }
 
 const sizes = [0, 1, 2, 3, 5, 7, 64, -1, 2 ** 49, 2 ** 53, 1.5, Number.NaN];

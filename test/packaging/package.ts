@@ -50,7 +50,8 @@ export function binaries(): Binary[] {
       needs: [],
     },
   ];
-  if (existsSync(cuda)) found.push({ file: cuda, exports: ['shardwise_backend_v1'], needs: [] });
+  if (existsSync(cuda))
+    found.push({ file: cuda, exports: ['shardwise_backend_v1', 'shardwise_can_fuse'], needs: [] });
   // The engine is of use where libgloo0 is installed, which brings its own standard library.
   if (existsSync(gloo))
     found.push({

@@ -169,20 +169,13 @@ void loop(const void* const* inputs, void* output, int64_t n, const double* para
 
 // ---- the table of ops ----
 
-struct Entry {
-  int32_t arity;
-  bool boolean;
-  Loop loop[3];  // by ComputeType; null: undefined for the type
-  int64_t grain[3];
-};
-
 #define SW_LOOPS_F(op) \
   { loop<op, float>, loop<op, double>, nullptr }
 #define SW_LOOPS_A(op) \
   { loop<op, float>, loop<op, double>, loop<op, int64_t> }
 #define SW_LOOPS_I(op) \
   { nullptr, nullptr, loop<op, int64_t> }
-constexpr Entry kEntries[] = {
+constexpr PointwiseEntry kEntries[] = {
 #define SW_POINTWISE(name, arity, classes, result, expression)                                 \
   {arity,                                                                                      \
    SW_RESULT_##result,                                                                         \
@@ -213,13 +206,8 @@ bool has_zero(const TensorView& divisor, int64_t n) {
   return zeros != 0;
 }
 
-bool divides(PointwiseOp op) {
-  return op == PointwiseOp::floor_divide || op == PointwiseOp::trunc_divide ||
-         op == PointwiseOp::remainder || op == PointwiseOp::fmod;
-}
-
 Code run(const KernelCall& call, PointwiseOp op) {
-  const Entry& entry = kEntries[static_cast<int32_t>(op)];
+  const PointwiseEntry& entry = kEntries[static_cast<int32_t>(op)];
   if (call.output(0).numel == 0) return Code::Ok;
   const int32_t compute = static_cast<int32_t>(call.params[0]);
   if (!entry.loop[compute]) return Code::Unsupported;
@@ -241,6 +229,9 @@ extern const PointwiseTable pointwise_table = {
     run,
     {gather_erased<float>, gather_erased<double>, gather_erased<int64_t>},
     {scatter_erased<float>, scatter_erased<double>, scatter_erased<int64_t>},
+    kEntries,
+    gather_view,
+    scatter_view,
     philox_words,
     make_normals<float>,
     make_normals<double>,

@@ -4,11 +4,12 @@
 #pragma once
 #include "../convert.h"
 #include "../parallel_for.h"
+#include "pointwise_table.h"
 
 namespace shardwise::cpu {
 namespace {
 
-using Loop = void (*)(const void* const* inputs, void* output, int64_t n, const double* params);
+using Loop = PointwiseLoop;
 
 // The work of a call: the loop of one op and compute type.
 struct Work {
@@ -58,14 +59,6 @@ struct Plan {
   int64_t sizes[kMaxDims];
   int64_t strides[4][kMaxDims];
 };
-
-bool is_constant(const TensorView& view) {
-  if (view.is_immediate) return true;
-  for (int32_t d = 0; d < view.ndim; d++) {
-    if (view.strides[d] != 0 && view.sizes[d] != 1) return false;
-  }
-  return true;
-}
 
 void gather_view(const TensorView& view, int64_t begin, int64_t n, int32_t compute, void* buffer) {
   switch (static_cast<ComputeType>(compute)) {

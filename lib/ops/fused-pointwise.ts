@@ -1,0 +1,128 @@
+/**
+ * fusedPointwise: pointwise ops and conversions that one kernel computes, without results between
+ * them in memory. It appears only in lowered graphs, where lib/compile/fusion puts it.
+ *
+ * The kernel gets the program as parameters, in the order that native/include/fused_program.h reads.
+ */
+import type { CommandWriter } from '../core/command.js';
+import type { DType } from '../core/dtype.js';
+import { defineOp, type Op, type OutputMeta } from '../core/op.js';
+import { param } from '../core/op-params.js';
+import { numelOf, type Shape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { collapseOperands } from './collapse.js';
+
+/** The most inputs and outputs of a call, steps, and parameters of a step. @internal */
+export const fusedLimits = { operands: 24, steps: 64, params: 5 } as const;
+
+/**
+ * An operand of a step: the number of a value (the inputs, then the steps), or a number.
+ *
+ * @internal
+ */
+export type FusedOperand = { readonly value: number } | { readonly number: number };
+
+/** One op of a program. @internal */
+export interface FusedStep {
+  /** The name of the op, for readers. */
+  readonly name: string;
+  /** The number of its kernel, or -1: a conversion, whose result is its operand. */
+  readonly kernel: number;
+  /** The `ComputeType` that the operands are converted to. */
+  readonly computeType: number;
+  /** The dtype that the result is rounded to. */
+  readonly dtype: DType;
+  readonly operands: readonly FusedOperand[];
+  readonly params: readonly number[];
+}
+
+/** An output: the number of the value that it stores, and its layout. @internal */
+export interface FusedOutput {
+  readonly value: number;
+  readonly shape: Shape;
+  readonly strides: Shape;
+  readonly dtype: DType;
+}
+
+/** What a call of fusedPointwise computes. @internal */
+export interface FusedProgram {
+  readonly steps: readonly FusedStep[];
+  readonly outputs: readonly FusedOutput[];
+}
+
+const fusedParams = { program: param.value<FusedProgram>() };
+
+/** @internal */
+export const fusedPointwiseOp: Op<{ program: FusedProgram }> = defineOp({
+  name: 'fusedPointwise',
+  doc: 'Pointwise ops and conversions of broadcast inputs, computed element by element at once.',
+  operands: 'any',
+  params: fusedParams,
+  traits: ['overwrites'],
+  meta: (inputs, { program }) => program.outputs.map((output) => outputMeta(output, inputs)),
+  lower: (command, inputs, outputs, { program }) => {
+    const tensors = inputs.filter((t) => t.storage !== null);
+    writeOperands(command, tensors, outputs);
+    writeProgram(
+      command,
+      tensors.length === inputs.length ? program : withNumbers(program, inputs),
+    );
+    command.cost(numelOf((outputs[0] as Tensor).shape) * (inputs.length + program.steps.length));
+  },
+  vjp: 'not-differentiable',
+  samples: () => [],
+});
+
+function outputMeta({ shape, strides, dtype }: FusedOutput, inputs: readonly Tensor[]): OutputMeta {
+  const { device } = inputs.find((t) => t.storage !== null) ?? (inputs[0] as Tensor);
+  return { shape, strides, dtype, device };
+}
+
+/** All operands as views of the outputs' shape, of as few dims as all of them allow. */
+function writeOperands(
+  command: CommandWriter,
+  inputs: readonly Tensor[],
+  outputs: readonly Tensor[],
+): void {
+  const [first, ...others] = outputs as [Tensor, ...Tensor[]];
+  const { sizes, strides } = collapseOperands([...inputs, ...others], first);
+  const layouts = [
+    ...strides.slice(0, inputs.length),
+    strides.at(-1),
+    ...strides.slice(inputs.length),
+  ];
+  inputs.forEach((t, i) => command.view(t, sizes, layouts[i] as Shape));
+  outputs.forEach((t, i) => command.outputView(t, sizes, layouts[inputs.length + i] as Shape));
+}
+
+/** The program where some inputs are plain numbers, which are operands of steps and no inputs. */
+function withNumbers(program: FusedProgram, inputs: readonly Tensor[]): FusedProgram {
+  const places: number[] = [];
+  let next = 0;
+  for (const t of inputs) places.push(t.storage === null ? -1 : next++);
+  for (let i = 0; i < program.steps.length; i++) places.push(next++);
+  const operand = (given: FusedOperand): FusedOperand => {
+    if (!('value' in given)) return given;
+    const value = places[given.value] as number;
+    return value < 0 ? { number: (inputs[given.value] as Tensor).scalarValue } : { value };
+  };
+  return {
+    steps: program.steps.map((step) => ({ ...step, operands: step.operands.map(operand) })),
+    outputs: program.outputs.map((each) => ({ ...each, value: places[each.value] as number })),
+  };
+}
+
+function writeProgram(command: CommandWriter, { steps, outputs }: FusedProgram): void {
+  const write = (...numbers: number[]): void => {
+    for (const number of numbers) command.param(number);
+  };
+  write(steps.length);
+  for (const { kernel, computeType, dtype, operands, params } of steps) {
+    write(kernel, computeType, dtype.code, operands.length);
+    for (const operand of operands)
+      if ('value' in operand) write(0, operand.value);
+      else write(1, operand.number);
+    write(params.length, ...params);
+  }
+  write(...outputs.map(({ value }) => value));
+}
