@@ -249,7 +249,11 @@ class BackwardRun implements BackwardPass {
   private join(node: Node, held: readonly HeldGradient[]): void {
     (node.task as NodeTask).held = null;
     const mark = this.scope === null ? 0 : this.scope.storages.length;
-    joinHeld(held, (outputNr, g) => this.deliver(node, outputNr, g));
+    joinHeld(
+      held,
+      (storage) => this.isOurs(storage),
+      (outputNr, g) => this.deliver(node, outputNr, g),
+    );
     for (const { g } of held) this.release(g);
     this.sweep(mark);
   }
@@ -284,14 +288,13 @@ class BackwardRun implements BackwardPass {
 
   /** Frees a gradient of this run that no buffer and no user code owns. */
   private freeIfOurs(storage: Storage): void {
-    if (
-      this.scope === null ||
-      storage.scope !== this.scope ||
-      storage.retains > 0 ||
-      storage.handle === 0
-    )
-      return;
-    storage.free('backward used it up');
+    if (storage.retains === 0 && storage.handle !== 0 && this.isOurs(storage))
+      storage.free('backward used it up');
+  }
+
+  /** Whether this run made the memory, and no user code sees it. */
+  private isOurs(storage: Storage): boolean {
+    return this.scope !== null && storage.scope === this.scope;
   }
 
   /** Whether this pass computes the gradients that arrive at a node. */

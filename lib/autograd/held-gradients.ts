@@ -5,6 +5,7 @@
  */
 import type { AnyOp } from '../core/op.js';
 import { type Shape, sameShape } from '../core/shape.js';
+import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { isAnomalyEnabled } from './anomaly.js';
 import { isGradEnabled } from './grad-mode.js';
@@ -36,9 +37,13 @@ export function heldGradient(node: Node, grads: Gradients): HeldGradient | null 
   return { op, params, g, outputNr, shape: node.inputShape(0), strides: node.inputStrides(0) };
 }
 
-/** Calls `deliver` with the gradient of each output, once for each kind of part. */
+/**
+ * Calls `deliver` with the gradient of each output, once for each kind of part. `isOurs`: whether
+ * the backward pass made a storage, and no user code sees it.
+ */
 export function joinHeld(
   held: readonly HeldGradient[],
+  isOurs: (storage: Storage) => boolean,
   deliver: (outputNr: number, g: Tensor) => void,
 ): void {
   const rest = new Set(held);
@@ -47,7 +52,7 @@ export function joinHeld(
     for (const each of group) rest.delete(each);
     const { op, shape, strides, outputNr } = first;
     const join = op.joinGradients as NonNullable<AnyOp['joinGradients']>;
-    deliver(outputNr, join(group, shape, strides));
+    deliver(outputNr, join(group, shape, strides, haveMemoryAlone(group, isOurs)));
   }
 }
 
@@ -56,3 +61,17 @@ const isOfSameWhole = (a: HeldGradient, b: HeldGradient): boolean =>
   a.outputNr === b.outputNr &&
   sameShape(a.shape, b.shape) &&
   sameShape(a.strides, b.strides);
+
+/** Whether gradients are views of one storage that nobody else owns. */
+function haveMemoryAlone(
+  group: readonly HeldGradient[],
+  isOurs: (storage: Storage) => boolean,
+): boolean {
+  const storage = group[0]?.g.storage ?? null;
+  return (
+    storage !== null &&
+    storage.retains === group.length &&
+    isOurs(storage) &&
+    group.every(({ g }) => g.storage === storage)
+  );
+}

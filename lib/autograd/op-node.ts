@@ -2,7 +2,8 @@
 import type { Device } from '../core/device.js';
 import { bfloat16, type DType, float16, float32 } from '../core/dtype.js';
 import { AutogradError } from '../core/errors.js';
-import type { AnyOp, VjpContext } from '../core/op.js';
+import type { VjpContext } from '../core/gradient-rules.js';
+import type { AnyOp } from '../core/op.js';
 import type { DrawParams } from '../core/random.js';
 import { adopt } from '../core/scope-stack.js';
 import { type Shape, sameShape } from '../core/shape.js';
@@ -160,6 +161,12 @@ export class OpNode extends Node implements VjpContext<object> {
     return arrived;
   }
 
+  isPart(i: number): boolean {
+    const pass = this.unseenPass();
+    const edge = this.edges[i];
+    return pass !== null && edge !== null && edge !== undefined && leadsToJoin(edge, pass);
+  }
+
   /** The running pass, if nobody sees the gradients that this node passes on. */
   private unseenPass(): BackwardPass | null {
     const pass = this.task?.run;
@@ -303,4 +310,16 @@ function dtypeBefore(edge: Edge, own: DType, pass: BackwardPass): DType | null {
     ({ node } = next);
   }
   return null;
+}
+
+/** Whether a gradient passes through views alone to the join of parts, and nobody sees it before. */
+function leadsToJoin(edge: Edge, pass: BackwardPass): boolean {
+  let { node } = edge;
+  while (node instanceof OpNode && !node.isSeen && !pass.captures(node)) {
+    if (node.op.joinGradients !== null) return true;
+    const next = node.edges[0];
+    if (node.op.view === null || next === null || next === undefined) return false;
+    ({ node } = next);
+  }
+  return false;
 }

@@ -28,8 +28,8 @@ export interface CommandWriter {
   indexView(start: number, sizes: Shape, strides: Shape): void;
   /** An output as it is; inputs are written before outputs. */
   output(t: Tensor): void;
-  /** An output at other sizes and strides. */
-  outputView(t: Tensor, sizes: Shape, strides: Shape): void;
+  /** An output at other sizes and strides, `offset` elements (0) after its own. */
+  outputView(t: Tensor, sizes: Shape, strides: Shape, offset?: number): void;
   /** An output whose elements are one run of memory. */
   flatOutput(t: Tensor, count: number): void;
   /** An optional output that is not wanted. */
@@ -83,14 +83,14 @@ export abstract class CountingWriter implements CommandWriter {
     this.estimate = operations;
   }
 
-  /** Writes where the memory of a tensor is, and its dtype. */
-  protected abstract memory(t: Tensor, storage: Storage): void;
+  /** Writes where the memory of a tensor is, `offset` elements (0) after its own, and its dtype. */
+  protected abstract memory(t: Tensor, storage: Storage, offset?: number): void;
   protected abstract layout(sizes: Shape, strides: Shape): void;
 
   abstract flat(t: Tensor, count: number): void;
   abstract immediate(value: number, dtype: DType): void;
   abstract indexView(start: number, sizes: Shape, strides: Shape): void;
-  abstract outputView(t: Tensor, sizes: Shape, strides: Shape): void;
+  abstract outputView(t: Tensor, sizes: Shape, strides: Shape, offset?: number): void;
   abstract flatOutput(t: Tensor, count: number): void;
   abstract absentOutput(): void;
   abstract param(value: number): void;

@@ -8,6 +8,7 @@ import { inFloat32 } from './decompose.js';
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import { ShardwiseError } from './errors.js';
+import type { JoinRule, VjpRule } from './gradient-rules.js';
 import { type ParamSchema, type ParamsOf, type ParamsPlan, planParams } from './op-params.js';
 import type { Shape } from './shape.js';
 import type { ShardingRule } from './sharding-rule.js';
@@ -37,6 +38,8 @@ export type Trait =
   | 'strided-output'
   /** The kernel does not read the old values of its outputs. */
   | 'overwrites'
+  /** The kernel gets several windows of one output, whose memory is allocated before it runs. */
+  | 'windowed-output'
   /** Values of the output are undefined. */
   | 'uninitialized'
   /** Takes much longer than reading its operands: products, attention, sorting. */
@@ -57,67 +60,11 @@ export type Trait =
   /** The public function of its name takes the option `out`. */
   | 'out';
 
-/** The forward call as its gradient rule sees it. */
-export interface VjpContext<P> {
-  readonly params: P;
-  /** Whether input `i` needs a gradient; a rule returns null for the others. */
-  needs(i: number): boolean;
-  /** A saved input. @throws InPlaceError if it was overwritten since. */
-  input(i: number): Tensor;
-  /** A saved output. @throws InPlaceError if it was overwritten since. */
-  output(i: number): Tensor;
-  /**
-   * A saved output that the rule may overwrite and return, after all its reads. Null if another
-   * tensor views its memory or another backward pass may follow.
-   */
-  takeOutput(i: number): Tensor | null;
-  inputShape(i: number): Shape;
-  /** The strides of input `i` in forward; only for an op whose definition saves strides. */
-  inputStrides(i: number): Shape;
-  inputDtype(i: number): DType;
-  inputDevice(i: number): Device;
-  /**
-   * The dtype in which the gradient of input `i` is wanted: that of the input, or the wider one of
-   * which the input is a conversion.
-   */
-  gradientDtype(i: number): DType;
-  /**
-   * The gradient of input `i` that arrived from other ops, contiguous and of its shape and
-   * `gradientDtype`. A rule that takes it returns the sum of it and its own. Null if there is none,
-   * or if somebody sees the rule's own.
-   */
-  takeArrived(i: number): Tensor | null;
-  /**
-   * Whether the ops of the rule are recorded. The result must then be differentiable, not only have
-   * the right value.
-   */
-  createsGraph(): boolean;
-}
-
-/**
- * Vector-Jacobian product: from the outputs' gradients (null where undefined) to the inputs',
- * written in ops.
- */
-export type VjpRule<P> = (ctx: VjpContext<P>, ...grads: Tensor[]) => readonly (Tensor | null)[];
-
 /** A sample call: the table's generated tests run every op on its samples. */
 export interface Sample<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
   inputs: Inputs;
   params: P;
 }
-
-/** The gradient of one view of a tensor. */
-export interface ViewGradient<P> {
-  readonly params: P;
-  readonly g: Tensor;
-}
-
-/** The gradient of a tensor from those of its views; `strides`: those of the tensor in forward. */
-export type JoinRule<P> = (
-  views: readonly ViewGradient<P>[],
-  shape: Shape,
-  strides: Shape,
-) => Tensor;
 
 // biome-ignore lint/suspicious/noExplicitAny: each entry is typed where it is defined.
 export type AnyOp = Op<any>;

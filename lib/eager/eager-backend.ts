@@ -66,7 +66,11 @@ export function runEager(
   if (isOnMeta(inputs, metas, into)) return runOnMeta(op, inputs, params, into);
   if (into !== null) return [runInto(op, inputs, params, into, metas[0] as OutputMeta)];
   const outputs: Tensor[] = [];
-  for (let i = 0; i < metas.length; i++) outputs.push(allocateOutput(metas[i] as OutputMeta));
+  const isWindowed = op.traits.includes('windowed-output');
+  for (let i = 0; i < metas.length; i++) {
+    const meta = metas[i] as OutputMeta;
+    outputs.push(isWindowed ? memory.allocate(op.name, meta) : allocateOutput(meta));
+  }
   let operands = inputs;
   if (op.updates >= 0) {
     const base = inputs[op.updates] as Tensor;

@@ -57,8 +57,8 @@ export class WordWriter extends CountingWriter {
     this.run(count);
   }
 
-  outputView(t: Tensor, sizes: Shape, strides: Shape): void {
-    this.result(t);
+  outputView(t: Tensor, sizes: Shape, strides: Shape, offset = 0): void {
+    this.result(t, offset);
     this.layout(sizes, strides);
   }
 
@@ -68,11 +68,11 @@ export class WordWriter extends CountingWriter {
   }
 
   /** Output memory: what the tensor has, or an allocation that the command makes. */
-  private result(t: Tensor): void {
+  private result(t: Tensor, offset = 0): void {
     this.outputs++;
     const storage = t.storage as Storage;
     if (storage.handle !== 0 || storage.freedBy !== null) {
-      this.memory(t, storage);
+      this.memory(t, storage, offset);
       return;
     }
     this.slots[this.allocations] = this.at;
@@ -155,12 +155,12 @@ export class WordWriter extends CountingWriter {
     this.lastToken = null;
   }
 
-  protected memory(t: Tensor, storage: Storage): void {
+  protected memory(t: Tensor, storage: Storage, offset = 0): void {
     const handle = storage.handle;
     if (handle <= 0 || t.disposed) this.refuse(storage);
     const words = this.words;
     words[this.at++] = handle;
-    words[this.at++] = t.storageOffset;
+    words[this.at++] = t.storageOffset + offset;
     words[this.at++] = t.dtype.code;
   }
 

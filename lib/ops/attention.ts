@@ -1,173 +1,18 @@
 /** Scaled dot product attention. The kernel is fused and never writes the score matrix. */
 
 import { autocastOperands, setAutocast } from '../core/autocast.js';
-import type { CommandWriter } from '../core/command.js';
-import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
-import { defineOp, type Op } from '../core/op.js';
-import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag, checkNumber, checkProbability } from '../core/options.js';
 import { nextDraw } from '../core/random.js';
-import { broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
+import { formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
-import { accumulatedIn, attentionWeights, shareHeads, sumHeads } from './attention-weights.js';
+import { type Attention, attentionOp } from './attention-ops.js';
+import { attentionWeights, shareHeads } from './attention-weights.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
-import { sampleTensor } from './samples.js';
-import { attentionBackwardRule, attentionRule } from './sharding/attention.js';
-
-const attentionParams = {
-  scale: param.kernel(),
-  causal: param.kernel(),
-  dropout: param.kernel(),
-  seedLow: param.random(),
-  seedHigh: param.random(),
-  offset: param.random(),
-};
-type Attention = ParamsOf<typeof attentionParams>;
-
-function writeMask(command: CommandWriter, mask: Tensor, scores: Shape): void {
-  const strides = mask.storage === null ? [] : broadcastStrides(mask.shape, mask.strides, scores);
-  command.view(mask, scores, strides);
-}
-
-/**
- * Strides of `[b, h, l, e]` in memory of `[b, l, h, e]`, so that the heads of a position are one
- * row of the next layer.
- */
-function stridesByPosition([, heads, rows, depth]: Shape): number[] {
-  const [h, l, e] = [heads, rows, depth] as [number, number, number];
-  return [l * h * e, e, h * e, 1];
-}
-
-/** Whether a tensor `[b, h, l, e]` has the heads of a position side by side. */
-const headsAreInner = ({ strides }: Tensor): boolean =>
-  (strides[1] as number) < (strides[2] as number);
-
-const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.shape.slice(0, 3), k.shape[2] as number];
-
-const attentionBackward: Op<Attention> = defineOp({
-  name: 'attentionBackward',
-  traits: ['compute-bound'],
-  doc: 'Gradients of attention: of queries, keys and values.',
-  inputs: ['g', 'q', 'k', 'v', 'mask?', 'out', 'lse'],
-  outputs: ['gq', 'gk', 'gv'],
-  operands:
-    '(grad: float [b, h, l, e], q: float T[b, h, l, d], k: T[b, g, s, d], v: T[b, g, s, e], ' +
-    'mask?: float|bool [b, h, l, s], y: float [b, h, l, e], lse: dense acc(T) [b, h, l])' +
-    ' -> (gradQ: float [b, h, l, d], gradK: float [b, g, s, d], gradV: float [b, g, s, e])' +
-    ' where divides(g, h)',
-  params: attentionParams,
-  sharding: attentionBackwardRule<Attention>(),
-  meta: ([, q, k, v]) =>
-    [q, k, v].map((t) => ({
-      shape: t.shape,
-      strides: headsAreInner(t) ? stridesByPosition(t.shape) : null,
-      dtype: t.dtype,
-      device: t.device,
-    })),
-  lower: (command, [g, q, k, v, mask, out, lse], outputs) => {
-    for (const t of [g, q, k, v]) command.tensor(t);
-    writeMask(command, mask, scoresOf(q, k));
-    command.tensor(out);
-    command.tensor(lse);
-    for (const output of outputs) command.output(output);
-    command.cost(q.numel() * (k.shape[2] as number));
-  },
-  vjp: 'not-differentiable',
-  decompose: (inputs, params) => {
-    if (params.dropout > 0)
-      throw new ArgumentError(
-        'scaledDotProductAttention: a second derivative with dropout is not supported',
-        { op: 'scaledDotProductAttention' },
-      );
-    const { dtype } = inputs[1];
-    const wide = inputs.map((t) => (t.storage === null ? t : t.to(accumulatedIn(dtype))));
-    const [g, q, k, v] = wide as [Tensor, Tensor, Tensor, Tensor];
-    const [heads, keyHeads] = [q.shape[1] as number, k.shape[1] as number];
-    const [keys, values] = [shareHeads(k, heads), shareHeads(v, heads)];
-    const weights = attentionWeights(q, keys, inputs[4], params.scale, params.causal === 1);
-    const gradWeights = g.matmul(values.transpose(-2, -1));
-    const inner = gradWeights
-      .sub(gradWeights.mul(weights).sum(-1, { keepdim: true }))
-      .mul(weights)
-      .mul(params.scale);
-    const grads = [
-      inner.matmul(keys),
-      sumHeads(inner.transpose(-2, -1).matmul(q), keyHeads),
-      sumHeads(weights.transpose(-2, -1).matmul(g), keyHeads),
-    ];
-    return grads.map((t) => t.to(dtype));
-  },
-  samples: () =>
-    attentionOp.samples().map(({ inputs, params }) => {
-      const [out, lse] = dispatch(attentionOp, inputs, params) as [Tensor, Tensor];
-      const g = sampleTensor(out.shape, { seed: 9 });
-      return { inputs: [g, ...inputs, out, lse] as const, params };
-    }),
-});
-
-const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = defineOp({
-  name: 'attention',
-  traits: ['compute-bound'],
-  inputs: ['q', 'k', 'v', 'mask?'],
-  outputs: ['out', 'lse'],
-  operands:
-    '(q: float T[b, h, l, d], k: T[b, g, s, d], v: T[b, g, s, e], ' +
-    'mask?: float|bool [b, h, l, s]) -> (y: T[b, h, l, e], lse: [b, h, l]) where divides(g, h)',
-  params: attentionParams,
-  autocast: 'low precision',
-  differentiable: [0],
-  doc: 'softmax(scale q k^T + mask) v, by blocks.',
-  sharding: attentionRule<Attention>(),
-  meta: ([q, , v]) => {
-    const { dtype, device } = q;
-    const rows = q.shape.slice(0, 3);
-    const shape = [...rows, v.shape[3] as number];
-    return [
-      { shape, strides: stridesByPosition(shape), dtype, device },
-      { shape: rows, strides: null, dtype: accumulatedIn(dtype), device },
-    ];
-  },
-  lower: (command, [q, k, v, mask], [out, lse]) => {
-    for (const t of [q, k, v]) command.tensor(t);
-    writeMask(command, mask, scoresOf(q, k));
-    command.output(out);
-    command.output(lse);
-    command.cost((q.numel() * (k.shape[2] as number)) / 4);
-  },
-  saves: { inputs: [0, 1, 2, 3], outputs: [0, 1] },
-  vjp: (ctx, g) => {
-    const inputs = [0, 1, 2, 3].map((i) => ctx.input(i)) as [Tensor, Tensor, Tensor, Tensor];
-    const out = ctx.output(0);
-    const lse = ctx.output(1).contiguous(); // saved tensor hooks may have changed the layout
-    const grads = dispatch(attentionBackward, [g, ...inputs, out, lse], ctx.params);
-    return [...grads, null];
-  },
-  samples: () => {
-    const make = (seed: number, s: number): Tensor => sampleTensor([2, 3, s, 4], { seed });
-    const q = make(1, 5);
-    const shared = (seed: number, d: number): Tensor => sampleTensor([2, 1, 6, d], { seed });
-    const mask = sampleTensor([5, 6], { seed: 4, low: 0, high: 2, dtype: bool });
-    return [
-      {
-        inputs: [q, make(2, 6), make(3, 6), wrapNumber(0, q.dtype, q.device)],
-        params: { scale: 0.5, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 },
-      },
-      {
-        inputs: [q, make(2, 5), make(3, 5), wrapNumber(0, q.dtype, q.device)],
-        params: { scale: 0.5, causal: 1, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 },
-      },
-      // One key head for three query heads, values of another size, and a mask that broadcasts.
-      {
-        inputs: [q, shared(2, 4), shared(3, 2), mask],
-        params: { scale: 0.3, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 },
-      },
-    ];
-  },
-});
 
 /** Options of {@link scaledDotProductAttention}. */
 export interface AttentionOptions {

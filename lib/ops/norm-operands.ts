@@ -2,7 +2,7 @@
 
 import { type DType, float32, float64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
-import type { VjpContext } from '../core/op.js';
+import type { VjpContext } from '../core/gradient-rules.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';

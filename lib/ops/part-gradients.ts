@@ -4,9 +4,11 @@
  */
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
-import type { Op, ViewGradient } from '../core/op.js';
+import type { ViewGradient } from '../core/gradient-rules.js';
+import type { Op } from '../core/op.js';
 import { isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { asStrided } from './as-strided.js';
 import { cat } from './join.js';
 import { type DimMap, sameDims } from './sharding/views.js';
 
@@ -92,7 +94,8 @@ export function addedAt<P extends object>(op: Op<P>, shape: Shape, g: Tensor, pa
 }
 
 /**
- * Gradients of parts along a dim in one tensor, which has the memory layout that the input had.
+ * Gradients of parts along a dim in one tensor, which has the memory layout that the input had. If
+ * they are the parts of such a tensor, it is the result, provided that nobody else owns its memory.
  * Distributed ones in different placements are added, because one tensor cannot hold them.
  */
 export function joinedParts<P extends object>(
@@ -100,9 +103,13 @@ export function joinedParts<P extends object>(
   views: readonly ViewGradient<P>[],
   shape: Shape,
   strides: Shape,
+  areOwned = false,
 ): Tensor {
   const [first] = views as readonly [ViewGradient<P>];
-  if (views.every(({ g }) => g.sharding === null)) return writtenParts(part, views, shape, strides);
+  if (views.every(({ g }) => g.sharding === null)) {
+    const whole = areOwned ? wholeAround(part, views, shape, strides) : null;
+    return whole ?? writtenParts(part, views, shape, strides);
+  }
   const isAlike = ({ params, g }: ViewGradient<P>): boolean =>
     part.span(params).dim === part.span(first.params).dim && arePlacedAlike(g, first.g);
   const alike = writtenParts(part, views.filter(isAlike), shape, strides);
@@ -115,6 +122,34 @@ function arePlacedAlike(a: Tensor, b: Tensor): boolean {
   return own?.length === other?.length && own?.every((each, i) => each === other?.[i]) !== false;
 }
 
+/** The tensor of those strides of which the gradients are all parts; null if they are not. */
+function wholeAround<P>(
+  part: SpanOp<P>,
+  views: readonly ViewGradient<P>[],
+  shape: Shape,
+  strides: Shape,
+): Tensor | null {
+  const spans = views.map(({ params }) => part.span(params));
+  if (!areWhole(spans, shape) || !isNonOverlappingAndDense(shape, strides)) return null;
+  const [{ dim, start }] = spans as [Span];
+  const [{ g: first }] = views as [ViewGradient<P>];
+  const step = strides[dim] as number;
+  const begin = first.storageOffset - start * step;
+  const isInPlace = views.every(({ g }, i) => {
+    const own = g.shape.length < shape.length ? strides.toSpliced(dim, 1) : strides;
+    return (
+      g.storageOffset === begin + (spans[i] as Span).start * step &&
+      g.strides.every((stride, d) => stride === own[d] || g.shape[d] === 1)
+    );
+  });
+  return isInPlace ? asStrided(first, shape, strides, begin) : null;
+}
+
+/** Whether spans are disjoint and have all indices of their dim. */
+const areWhole = (spans: readonly Span[], shape: Shape): boolean =>
+  disjoint(spans) &&
+  spans.reduce((sum, { length }) => sum + length, 0) === shape[(spans[0] as Span).dim];
+
 /** Gradients of parts, written into one tensor. */
 function writtenParts<P extends object>(
   part: SpanOp<P>,
@@ -125,10 +160,7 @@ function writtenParts<P extends object>(
   const [first] = views as readonly [ViewGradient<P>];
   const spans = views.map(({ params }) => part.span(params));
   const areDisjoint = views.length === 1 || disjoint(spans);
-  const isWhole =
-    areDisjoint &&
-    spans.every(({ step }) => step === 1) &&
-    spans.reduce((sum, { length }) => sum + length, 0) === shape[(spans[0] as Span).dim];
+  const isWhole = areWhole(spans, shape);
   const whole = laidOutAs(strides, shape, (order) => {
     const sizes = order.map((dim) => shape[dim] as number);
     const { sharding } = first.g;

@@ -2,7 +2,7 @@
  * Gradients of matrix products: stored as the operands were, and in float32 where mixed precision
  * converted them.
  */
-import type { VjpContext } from '../core/op.js';
+import type { VjpContext } from '../core/gradient-rules.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { asRows } from './linear.js';

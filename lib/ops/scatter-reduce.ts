@@ -4,7 +4,7 @@ import { reduced } from '../core/decompose.js';
 import { type DType, int64 } from '../core/dtype.js';
 import { boundOf } from '../core/dtype-info.js';
 import { AutogradError } from '../core/errors.js';
-import type { VjpContext } from '../core/op.js';
+import type { VjpContext } from '../core/gradient-rules.js';
 import { checkFlag, checkOneOf } from '../core/options.js';
 import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';

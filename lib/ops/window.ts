@@ -51,7 +51,7 @@ const sliceOp: Op<Slice> = defineView({
     const { dim, start, length, step } = ctx.params;
     return [zerosAround(slices, ctx.inputShape(0), g, { dim, start, length, step })];
   },
-  joinGradients: (views, shape, strides) => joinedParts(slices, views, shape, strides),
+  joinGradients: (...parts) => joinedParts(slices, ...parts),
   samples: () => [
     { inputs: [sampleTensor([5, 3])], params: { dim: 0, start: 1, length: 2, step: 2 } },
     { inputs: [sampleTensor([2, 4])], params: { dim: 1, start: 4, length: 0, step: 1 } },
@@ -79,7 +79,7 @@ const selectOp: Op<Select> = defineView({
     offset: input.storageOffset + index * (input.strides[dim] as number),
   }),
   vjp: (ctx, g) => [zerosAround(selections, ctx.inputShape(0), g, ctx.params)],
-  joinGradients: (views, shape, strides) => joinedParts(selections, views, shape, strides),
+  joinGradients: (...parts) => joinedParts(selections, ...parts),
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { dim: 1, index: 2 } }],
 });
 

@@ -111,9 +111,9 @@ export class CommandRecorder extends CountingWriter implements CommandSink {
     this.view(t, [count], [1]);
   }
 
-  outputView(t: Tensor, sizes: Shape, strides: Shape): void {
+  outputView(t: Tensor, sizes: Shape, strides: Shape, offset = 0): void {
     this.outputs++;
-    this.memory(t, t.storage as Storage);
+    this.memory(t, t.storage as Storage, offset);
     this.layout(sizes, strides);
   }
 
@@ -143,9 +143,9 @@ export class CommandRecorder extends CountingWriter implements CommandSink {
   }
 
   /** Slot, first byte and dtype of a tensor. */
-  protected memory(t: Tensor, storage: Storage): void {
+  protected memory(t: Tensor, storage: Storage, offset = 0): void {
     this.uses.push({ storage, at: this.words.length, command: this.commands.length });
-    this.words.push(0, t.storageOffset * t.dtype.itemsize, t.dtype.code);
+    this.words.push(0, (t.storageOffset + offset) * t.dtype.itemsize, t.dtype.code);
   }
 
   protected layout(sizes: Shape, strides: Shape): void {

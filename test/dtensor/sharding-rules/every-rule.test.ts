@@ -69,6 +69,7 @@ function* pairs(
 const without: Record<string, string> = {
   nonzero: 'where a row of its result stands depends on the values of all others',
   nonzeroRows: 'it reads what nonzero found, which all ranks have',
+  attentionBackwardJoined: 'the gradients of distributed operands have memory of their own',
   splitWithSizesCopy: 'its function copies distributed tensors by foreachCopy',
 };
 
