@@ -8,6 +8,7 @@ import { anomalyStack } from './anomaly.js';
 import { isGradEnabled } from './grad-mode.js';
 import { changeHistory } from './node.js';
 import { hasGradient, OpNode } from './op-node.js';
+import { isPacking } from './saved-tensor.js';
 import { checkViewChange, rebaseView } from './view-history.js';
 
 export function autogradLayer(
@@ -22,9 +23,11 @@ export function autogradLayer(
   // A backward op has no gradient rule, so for a second derivative its decomposition is recorded.
   if (op.vjp === null && op.decompose !== null && isGradEnabled() && someRequireGrad(inputs))
     return [...decomposed(op, inputs, params)];
+  // A hook sees the inputs before the op runs: a checkpoint that has what it needs runs it no more.
+  const node = records && isPacking() ? nodeOf(op, inputs, params) : null;
   const outputs = belowAutograd(op, inputs, params, null);
   if (op.view !== null) linkView(op, inputs[0] as Tensor, outputs[0] as Tensor);
-  if (records) record(op, inputs, outputs, params);
+  if (records) record(node ?? nodeOf(op, inputs, params), outputs);
   return outputs;
 }
 
@@ -33,18 +36,18 @@ function someRequireGrad(inputs: readonly Tensor[]): boolean {
   return false;
 }
 
-function record(
-  op: AnyOp,
-  inputs: readonly Tensor[],
-  outputs: readonly Tensor[],
-  params: object,
-): void {
-  const node = new OpNode(op, inputs, params, outputs.length);
+function nodeOf(op: AnyOp, inputs: readonly Tensor[], params: object): OpNode {
+  const node = new OpNode(op, inputs, params);
   node.forwardStack = anomalyStack();
   node.saveInputs(inputs, null);
+  return node;
+}
+
+function record(node: OpNode, outputs: readonly Tensor[]): void {
+  node.numOutputs = outputs.length;
   for (let i = 0; i < outputs.length; i++) {
     const output = outputs[i] as Tensor;
-    if (!hasGradient(op, output, i)) continue;
+    if (!hasGradient(node.op, output, i)) continue;
     output.node = node;
     output.outputNr = i;
   }
@@ -86,7 +89,7 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
   // An op without a gradient rule detaches the tensor from its history.
   const records = op.vjp !== null || into.isTracked;
   const node =
-    tracking && into.dtype.isFloatingPoint && records ? new OpNode(op, inputs, params, 1) : null;
+    tracking && into.dtype.isFloatingPoint && records ? new OpNode(op, inputs, params) : null;
   if (node !== null) {
     node.forwardStack = anomalyStack();
     // Copies keep the history, which second derivatives follow.

@@ -104,7 +104,7 @@ export abstract class Node {
   /** The destination of the gradient of each input; null for inputs that need none. */
   readonly edges: (Edge | null)[];
   /** The number of gradients that it gets: one for each output of the forward op. */
-  readonly numOutputs: number;
+  numOutputs: number;
   /** @internal of the innermost backward pass that reaches the node */
   task: NodeTask | null = null;
   /** @internal by output */

@@ -42,8 +42,8 @@ export class OpNode extends Node implements VjpContext<object> {
   private keepsMemory = false;
   private released = false;
 
-  constructor(op: AnyOp, inputs: readonly Tensor[], params: object, numOutputs: number) {
-    super(numOutputs, edgesOf(inputs));
+  constructor(op: AnyOp, inputs: readonly Tensor[], params: object) {
+    super(1, edgesOf(inputs));
     this.op = op;
     this.params = params;
     const count = inputs.length;

@@ -69,6 +69,9 @@ export function withoutSavedTensorsHooks<T>(fn: () => T): T {
   }
 }
 
+/** Whether the program packs what is saved. */
+export const isPacking = (): boolean => hooks !== null;
+
 export class SavedTensor {
   private tensor: Tensor | null;
   private readonly version: number;

@@ -16,6 +16,7 @@ import {
   float64,
   getRngState,
   keep,
+  library,
   manualSeed,
   memory,
   nn,
@@ -72,6 +73,19 @@ describe('checkpoint', () => {
     seen.length = 0;
     checkpoint(fn, x, { earlyStop: false }).backward();
     assert.deepEqual(seen, ['exp', 'sin', 'sum', 'exp', 'sin', 'sum']);
+  });
+
+  it('does not run the last op again, whose result backward does not need', () => {
+    const [x, w] = [leaf([4, 8]), leaf([8])];
+    const y = checkpoint((t: Tensor) => t.exp().atan2(w), x).sum();
+    const names: string[] = [];
+    const listed = <T>(fn: () => T): T =>
+      library.withDispatchMode((call) => {
+        names.push(call.op);
+        return call.run();
+      }, fn);
+    listed(() => y.backward());
+    assert.deepEqual([names.includes('exp'), names.includes('atan2')], [true, false]);
   });
 
   it('draws the random numbers of the forward pass again, and leaves the state as it was', () => {
