@@ -5,6 +5,7 @@
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import { type AutocastPolicy, type OperandConverter, setAutocast } from '../core/autocast.js';
 import type { DeviceType } from '../core/device.js';
+import { belowEntry } from '../core/dispatch.js';
 import {
   bfloat16,
   type DType,
@@ -16,6 +17,7 @@ import {
   promoteTypes,
 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { checkFunction, checkOneOf, checkSynchronous, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { CastCache } from './cast-cache.js';
@@ -142,7 +144,27 @@ export const operandConverter: OperandConverter = {
     return target === null ? operands : operands.map((t) => convert(t, target));
   },
   target: targetOf,
+  runWithLow(op, operands, params) {
+    const low = lowOf(operands);
+    if (low === null) return belowEntry(op, operands, params, null);
+    const outputs = belowEntry(op, operands, { ...params, low }, null);
+    cache.keepConversion(outputs[0] as Tensor, outputs.pop() as Tensor);
+    return outputs;
+  },
 };
+
+/**
+ * The dtype in which products will read a result in float32 with a gradient, if one conversion
+ * serves all of them. Captures and dispatch modes see conversions as ops.
+ */
+function lowOf(operands: readonly Tensor[]): DType | null {
+  const lead = operands[0] as Tensor;
+  const region = regionOf(lead);
+  if (region === null || !region.cacheEnabled || lead.dtype !== float32) return null;
+  if (layers.backend.capture !== null || layers.hasMode || !isGradEnabled()) return null;
+  const converts = operands.every((t) => t.sharding === null) && operands.some((t) => t.isTracked);
+  return converts ? region.dtype : null;
+}
 
 /** The dtype that the operands of a call are converted to; null if they are not converted. */
 function targetOf(policy: AutocastPolicy, operands: readonly Tensor[]): DType | null {

@@ -2,8 +2,9 @@
  * Caches weights in low precision until the region ends, and activations as long as they live, so
  * that a weight or the input of several layers is converted once.
  */
+import { recordCall } from '../autograd/autograd-layer.js';
 import type { DType } from '../core/dtype.js';
-import { layers } from '../core/hooks.js';
+import { hooks, layers } from '../core/hooks.js';
 import { heldOf } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
@@ -19,6 +20,8 @@ interface Kept {
 interface KeptActivation extends Kept {
   dtype: DType;
   capture: unknown;
+  /** Whether the tape has it; not if the op that computed the activation has written it, too. */
+  isRecorded: boolean;
 }
 
 type KeptByLeaf = Map<Tensor, Map<string, Kept>>;
@@ -63,12 +66,25 @@ export class CastCache {
   private ofActivation(t: Tensor, dtype: DType): Tensor {
     const before = this.activations.get(t);
     const { capture } = layers.backend;
-    if (before?.dtype === dtype && before.capture === capture && isCurrent(before, t))
+    if (before?.dtype === dtype && before.capture === capture && isCurrent(before, t)) {
+      if (!before.isRecorded) recordCopy(before, t);
       return before.converted;
+    }
     const converted = t.to(dtype);
-    const { currentVersion: version, storage } = t;
-    this.activations.set(t, { converted, version, storage, dtype, capture });
+    this.keep(t, converted, true);
     return converted;
+  }
+
+  /** Keeps the conversion of an activation that was computed beside it. */
+  keepConversion(t: Tensor, converted: Tensor): void {
+    this.keep(t, converted, false);
+  }
+
+  private keep(t: Tensor, converted: Tensor, isRecorded: boolean): void {
+    const { currentVersion: version, storage } = t;
+    const { capture } = layers.backend;
+    const { dtype } = converted;
+    this.activations.set(t, { converted, version, storage, dtype, capture, isRecorded });
   }
 
   clear(): void {
@@ -83,6 +99,13 @@ export class CastCache {
     if (this.captured?.capture !== capture) this.captured = { capture, kept: new Map() };
     return this.captured.kept;
   }
+}
+
+/** Gives a conversion the history of one that an op of its own has made. */
+function recordCopy(kept: KeptActivation, t: Tensor): void {
+  kept.isRecorded = true;
+  const { converted, dtype } = kept;
+  recordCall(hooks.copyOp, [t], [converted], { dtype, preserve: true });
 }
 
 /** Whether the tensor was not changed since, and its conversion was not freed. */

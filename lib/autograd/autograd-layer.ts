@@ -43,6 +43,16 @@ function nodeOf(op: AnyOp, inputs: readonly Tensor[], params: object): OpNode {
   return node;
 }
 
+/** Makes the node of a call whose outputs another op has computed. @internal */
+export function recordCall(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  outputs: readonly Tensor[],
+  params: object,
+): void {
+  record(nodeOf(op, inputs, params), outputs);
+}
+
 function record(node: OpNode, outputs: readonly Tensor[]): void {
   node.numOutputs = outputs.length;
   for (let i = 0; i < outputs.length; i++) {

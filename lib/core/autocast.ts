@@ -27,6 +27,8 @@ export interface OperandConverter {
   convert(policy: AutocastPolicy, operands: readonly Tensor[]): readonly Tensor[];
   /** The dtype that it converts them to; null if it leaves them as they are. */
   target(policy: AutocastPolicy, operands: readonly Tensor[]): DType | null;
+  /** Runs an op that can write its result in the low precision, too, and keeps that. */
+  runWithLow(op: AnyOp, operands: readonly Tensor[], params: object): Tensor[];
 }
 
 /** Turns the layer on or off and returns whether it was on. @internal */
@@ -42,14 +44,12 @@ function autocastLayer(
   params: object,
   into: Tensor | null,
 ): Tensor[] {
-  return belowEntry(
-    op,
-    into === null && op.autocast !== null && !op.widens
-      ? autocastOperands(op.autocast, inputs)
-      : inputs,
-    params,
-    into,
-  );
+  if (into !== null || op.autocast === null || op.widens)
+    return belowEntry(op, inputs, params, into);
+  const operands = autocastOperands(op.autocast, inputs);
+  return op.writesLow
+    ? hooks.operands.runWithLow(op, operands, params)
+    : belowEntry(op, operands, params, null);
 }
 
 /**

@@ -167,6 +167,8 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    * then leaves them as they are: the result is that of converted ones, without a copy.
    */
   readonly widens: boolean;
+  /** Whether it takes a 16-bit dtype, `low`, and then gives output 0 in it as last output, too. */
+  readonly writesLow: boolean;
   /**
    * The C expression of a pointwise op, for both backends and for fusion; see
    * native/generated/pointwise_ops.inc.
@@ -259,6 +261,7 @@ export interface OpDefinition<
   publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
   autocast?: AutocastPolicy;
   widens?: boolean;
+  writesLow?: boolean;
   pointwise?: PointwiseSpec;
   sharding?: ShardingRule<ParamsOf<S>>;
 }
@@ -315,6 +318,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     gradientState: definition.gradientState ?? null,
     autocast: definition.autocast ?? null,
     widens: definition.widens ?? false,
+    writesLow: definition.writesLow ?? false,
     pointwise: definition.pointwise ?? null,
     sharding: definition.sharding ?? null,
   };

@@ -3,10 +3,9 @@
 import { autocastOperands } from '../core/autocast.js';
 import { decomposed } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
-import { float64, promoteTypes } from '../core/dtype.js';
+import { bfloat16, float64, promoteTypes } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { param } from '../core/op-params.js';
 import { checkNumber } from '../core/options.js';
 import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { defineFunction } from '../core/signature.js';
@@ -16,76 +15,36 @@ import {
   epsilon,
   flatten,
   isAbsent,
+  metasWithLow,
   type NormParams,
   normParams,
   optional,
   outputMeta,
   statisticsMeta,
+  writeLow,
 } from './norm-operands.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { rmsNormBackward, rmsNormOp } from './rms-norm.js';
 import { sampleTensor } from './samples.js';
-import { normalizationBackwardRule, normalizationRule } from './sharding/normalization.js';
-
-const addRmsNormBackward: Op<NormParams> = defineOp({
-  name: 'addRmsNormBackward',
-  doc: 'Gradients of addRmsNorm: of either summand, and of the weight.',
-  inputs: ['g', 'sum', 'rstd', 'gsum?', 'weight?'],
-  outputs: ['gx', 'gweight'],
-  operands:
-    '(grad: T[r, c], sum: float T[r, c], rstd: numel(r), weight?: numel(c), gradSum?: T[r, c])' +
-    ' -> (gradX: T[r, c], gradWeight?: numel(c))',
-  params: { width: param.value<number>(), eps: param.value<number>() },
-  sharding: normalizationBackwardRule<NormParams>(2, [0, 3]),
-  meta: ([, sum], { width }) => [
-    outputMeta(sum),
-    { shape: [width], strides: null, dtype: sum.dtype, device: sum.device },
-  ],
-  lower: (command, [g, sum, rstd, gsum, weight], [gx, gweight], { width }) => {
-    const { sizes, strides } = flatten(sum, width);
-    command.view(g, sizes, strides);
-    command.view(sum, sizes, strides);
-    command.tensor(rstd);
-    command.view(weight, [width], [1]);
-    command.view(gsum, sizes, strides);
-    command.outputView(gx, sizes, strides);
-    command.output(gweight);
-  },
-  vjp: 'not-differentiable',
-  decompose: ([g, sum, rstd, gsum, weight], params) => {
-    const needs = [true, true];
-    const grads = decomposed(rmsNormBackward, [g, sum, rstd, gsum, weight], {
-      ...params,
-      needs,
-    });
-    return grads;
-  },
-  samples: () =>
-    addRmsNormOp.samples().flatMap(({ inputs, params }) => {
-      const [y, sum, rstd] = dispatch(addRmsNormOp, inputs, params) as [Tensor, Tensor, Tensor];
-      const g = sampleTensor(y.shape, { seed: 9 });
-      return [sampleTensor(y.shape, { seed: 8 }), optional(null, y)].map((gsum) => ({
-        inputs: [g, sum, rstd, gsum, inputs[2]] as const,
-        params,
-      }));
-    }),
-});
+import { normalizationRule } from './sharding/normalization.js';
 
 const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'addRmsNorm',
   autocast: 'float32',
+  writesLow: true,
   differentiable: [0, 1],
   doc: 'Each row of a sum over its root mean square, times weight; and the sum.',
   inputs: ['x', 'residual', 'weight?'],
-  outputs: ['y', 'sum', 'rstd'],
+  outputs: ['y', 'sum', 'rstd', 'low?'],
   operands:
     '(x: float T[r, c], residual: T[r, c], weight?: numel(c)) -> (y: T[r, c], sum: T[r, c], ' +
-    'rstd: numel(r))',
+    'rstd: numel(r), low?: float [r, c])',
   params: normParams,
   sharding: normalizationRule<NormParams>(3, [0, 1]),
-  meta: ([x], params) => [outputMeta(x), outputMeta(x), statisticsMeta(x, params)],
-  lower: (command, [x, residual, weight], [y, sum, rstd], { width }) => {
+  meta: ([x], params) =>
+    metasWithLow([outputMeta(x), outputMeta(x), statisticsMeta(x, params)], params),
+  lower: (command, [x, residual, weight], [y, sum, rstd, low], { width }) => {
     const { sizes, strides } = flatten(x, width);
     command.view(x, sizes, strides);
     command.view(residual, sizes, strides);
@@ -93,6 +52,7 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
     command.outputView(y, sizes, strides);
     command.outputView(sum, sizes, strides);
     command.output(rstd);
+    writeLow(command, low, width);
   },
   saves: { inputs: [2], outputs: [1, 2] },
   vjp: (ctx, g: Tensor | null, gsum: Tensor | null) => {
@@ -105,13 +65,15 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
       gsum === null ? optional(null, sum) : gsum.contiguous(),
       ctx.input(2),
     ];
-    const [gx, gw] = dispatch(addRmsNormBackward, operands, ctx.params) as [Tensor, Tensor];
+    const { width, eps } = ctx.params;
+    const grads = dispatch(rmsNormBackward, operands, { width, eps });
+    const [gx, gw] = grads as [Tensor, Tensor];
     return [gx, gx, ctx.needs(2) ? reshapeIfNeeded(gw, ctx.inputShape(2)) : null];
   },
   decompose: ([x, residual, weight], params) => {
     const sum = x.add(residual);
-    const [y, rstd] = decomposed(rmsNormOp, [sum, weight], params) as [Tensor, Tensor];
-    return [y, sum, rstd];
+    const [y, ...others] = decomposed(rmsNormOp, [sum, weight], params) as [Tensor, Tensor];
+    return [y, sum, ...others];
   },
   samples: () => {
     const plain = sampleTensor([2, 4]);
@@ -124,6 +86,10 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
       {
         inputs: [plain, residual([2, 4]), optional(null, plain)],
         params: { width: 4, eps: 1e-5 },
+      },
+      {
+        inputs: [plain, residual([2, 4]), sampleTensor([4], { seed: 2 })],
+        params: { width: 4, eps: 1e-5, low: bfloat16 },
       },
     ];
   },

@@ -2,6 +2,7 @@
 
 import { autocastOperands } from '../core/autocast.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { bfloat16 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber } from '../core/options.js';
 import { checkSizes, numelOf, type Shape } from '../core/shape.js';
@@ -16,15 +17,18 @@ import {
   checkNormalised,
   flatten,
   isAbsent,
+  metasWithLow,
   type NormParams,
   normParams,
   optional,
   outputMeta,
   plus,
+  resultsWithLow,
   rowsOf,
   statisticsMeta,
   statisticsShape,
   timesWeight,
+  writeLow,
 } from './norm-operands.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
@@ -76,9 +80,10 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
       const outputs = dispatch(layerNormOp, [x, weight, bias], params);
       const [out, mean, rstd] = outputs as [Tensor, Tensor, Tensor];
       const g = sampleTensor(out.shape, { seed: 9 });
+      const { width, eps } = params;
       return [optional(null, x), sampleTensor(x.shape, { seed: 8 })].map((more) => ({
         inputs: [g, x, mean, rstd, more, weight] as const,
-        params: { ...params, needs: [true, true, true] },
+        params: { width, eps },
       }));
     }),
 });
@@ -86,17 +91,21 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
 const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'layerNorm',
   autocast: 'float32',
+  writesLow: true,
   differentiable: [0],
   doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
   inputs: ['x', 'weight?', 'bias?'],
-  outputs: ['y', 'mean', 'rstd'],
+  outputs: ['y', 'mean', 'rstd', 'low?'],
   operands:
     '(x: float [r, c], weight?: numel(c), bias?: numel(c)) -> (y: [r, c], mean: numel(r), ' +
-    'rstd: numel(r))',
+    'rstd: numel(r), low?: float [r, c])',
   params: normParams,
   sharding: normalizationRule<NormParams>(3),
-  meta: ([x], params) => [outputMeta(x), statisticsMeta(x, params), statisticsMeta(x, params)],
-  lower: (command, [x, weight, bias], [y, mean, rstd], { width }) => {
+  meta: ([x], params) => {
+    const statistics = statisticsMeta(x, params);
+    return metasWithLow([outputMeta(x), statistics, statistics], params);
+  },
+  lower: (command, [x, weight, bias], [y, mean, rstd, low], { width }) => {
     const { sizes, strides } = flatten(x, width);
     command.view(x, sizes, strides);
     command.view(weight, [width], [1]);
@@ -104,13 +113,14 @@ const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp(
     command.outputView(y, sizes, strides);
     command.output(mean);
     command.output(rstd);
+    writeLow(command, low, width);
   },
   saves: { inputs: [0, 1], outputs: [1, 2] },
   vjp: (ctx, g) => {
+    const { width, eps } = ctx.params;
     const [x, weight] = [ctx.input(0), ctx.input(1)];
-    const needs = [0, 1, 2].map((i) => ctx.needs(i));
     const operands = [g.contiguous(), x, ctx.output(1), ctx.output(2), arrived(ctx, x), weight];
-    const grads = dispatch(layerNormBackward, operands, { ...ctx.params, needs });
+    const grads = dispatch(layerNormBackward, operands, { width, eps });
     const [gx, gweight, gbias] = grads as [Tensor, Tensor, Tensor];
     return [
       gx,
@@ -125,11 +135,12 @@ const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp(
     const scaled = timesWeight(rows.sub(mean).mul(rstd), weight);
     const shifted = isAbsent(bias) ? scaled : scaled.add(asRow(bias));
     const outer = statisticsShape(x, params);
-    return [
+    const results = [
       reshapeIfNeeded(shifted, x.shape),
       reshapeIfNeeded(mean, outer),
       reshapeIfNeeded(rstd, outer),
     ];
+    return resultsWithLow(results, params);
   },
   samples: () => {
     const plain = sampleTensor([2, 4]);
@@ -138,6 +149,7 @@ const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp(
     return [
       { inputs: [sampleTensor([3, 5]), ...weights(5)], params: { width: 5, eps: 1e-5 } },
       { inputs: [sampleTensor([2, 3, 7]), ...weights(7)], params: { width: 7, eps: 1e-3 } },
+      { inputs: [plain, ...weights(4)], params: { width: 4, eps: 1e-5, low: bfloat16 } },
       {
         inputs: [plain, optional(null, plain), optional(null, plain)],
         params: { width: 4, eps: 1e-5 },

@@ -1,8 +1,10 @@
 /** Operands of layer and RMS norm: rows over the last dims, statistics, absent weights, checks. */
 
+import type { CommandWriter } from '../core/command.js';
 import { type DType, float32, float64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import type { VjpContext } from '../core/gradient-rules.js';
+import type { OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
@@ -14,6 +16,8 @@ export const normParams = {
   /** The number of elements in the normalised dims. */
   width: param.value<number>(),
   eps: param.kernel(),
+  /** A 16-bit dtype in which the result is wanted, too: the last output. */
+  low: param.optional<DType>(),
 };
 export type NormParams = ParamsOf<typeof normParams>;
 
@@ -46,6 +50,30 @@ export const outputMeta = (input: Tensor) => ({
   device: input.device,
 });
 
+/** The metadata of `outputs`, and of the result in the dtype `low` if it is wanted. */
+export const metasWithLow = (
+  outputs: readonly OutputMeta[],
+  { low }: NormParams,
+): readonly OutputMeta[] =>
+  low === undefined ? outputs : [...outputs, { ...(outputs[0] as OutputMeta), dtype: low }];
+
+/** Writes the result in 16 bits as rows, or that it is absent. */
+export function writeLow(command: CommandWriter, low: Tensor | undefined, width: number): void {
+  if (low === undefined) {
+    command.absentOutput();
+    return;
+  }
+  const { sizes, strides } = flatten(low, width);
+  command.outputView(low, sizes, strides);
+}
+
+/** The results of a decomposition, with the first one in the dtype `low` if it is wanted. */
+export const resultsWithLow = (
+  results: readonly Tensor[],
+  { low }: NormParams,
+): readonly Tensor[] =>
+  low === undefined ? results : [...results, (results[0] as Tensor).to(low)];
+
 export function flatten(t: Tensor, width: number): { sizes: number[]; strides: number[] } {
   return { sizes: [width === 0 ? 0 : t.numel() / width, width], strides: [width, 1] };
 }
@@ -59,7 +87,6 @@ export function rowsOf(t: Tensor, width: number): Tensor {
 export const backwardParams = {
   width: param.value<number>(),
   eps: param.value<number>(),
-  needs: param.value<readonly boolean[]>(),
 };
 export type BackwardParams = ParamsOf<typeof backwardParams>;
 

@@ -2,7 +2,7 @@
 
 import { autocastOperands } from '../core/autocast.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
-import { float64 } from '../core/dtype.js';
+import { float16, float64 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber } from '../core/options.js';
 import { checkSizes, numelOf, type Shape } from '../core/shape.js';
@@ -17,15 +17,18 @@ import {
   epsilon,
   flatten,
   isAbsent,
+  metasWithLow,
   type NormParams,
   normParams,
   optional,
   outputMeta,
   plus,
+  resultsWithLow,
   rowsOf,
   statisticsMeta,
   statisticsShape,
   timesWeight,
+  writeLow,
 } from './norm-operands.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
@@ -70,9 +73,10 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp({
     rmsNormOp.samples().flatMap(({ inputs: [x, weight], params }) => {
       const [out, rstd] = dispatch(rmsNormOp, [x, weight], params) as [Tensor, Tensor];
       const g = sampleTensor(out.shape, { seed: 9 });
+      const { width, eps } = params;
       return [optional(null, x), sampleTensor(x.shape, { seed: 8 })].map((more) => ({
         inputs: [g, x, rstd, more, weight] as const,
-        params: { ...params, needs: [true, true] },
+        params: { width, eps },
       }));
     }),
 });
@@ -80,27 +84,29 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp({
 export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
   name: 'rmsNorm',
   autocast: 'float32',
+  writesLow: true,
   differentiable: [0],
   doc: 'Each row over its root mean square, times weight.',
   inputs: ['x', 'weight?'],
-  outputs: ['y', 'rstd'],
-  operands: '(x: [r, c], weight?: numel(c)) -> (y: [r, c], rstd: numel(r))',
+  outputs: ['y', 'rstd', 'low?'],
+  operands: '(x: [r, c], weight?: numel(c)) -> (y: [r, c], rstd: numel(r), low?: float [r, c])',
   params: normParams,
   sharding: normalizationRule<NormParams>(2),
-  meta: ([x], params) => [outputMeta(x), statisticsMeta(x, params)],
-  lower: (command, [x, weight], [y, rstd], { width }) => {
+  meta: ([x], params) => metasWithLow([outputMeta(x), statisticsMeta(x, params)], params),
+  lower: (command, [x, weight], [y, rstd, low], { width }) => {
     const { sizes, strides } = flatten(x, width);
     command.view(x, sizes, strides);
     command.view(weight, [width], [1]);
     command.outputView(y, sizes, strides);
     command.output(rstd);
+    writeLow(command, low, width);
   },
   saves: { inputs: [0, 1], outputs: [1] },
   vjp: (ctx, g) => {
-    const needs = [0, 1].map((i) => ctx.needs(i));
+    const { width, eps } = ctx.params;
     const x = ctx.input(0);
     const operands = [g.contiguous(), x, ctx.output(1), arrived(ctx, x), ctx.input(1)];
-    const grads = dispatch(rmsNormBackward, operands, { ...ctx.params, needs });
+    const grads = dispatch(rmsNormBackward, operands, { width, eps });
     const [gx, gweight] = grads as [Tensor, Tensor];
     return [gx, ctx.needs(1) ? reshapeIfNeeded(gweight, ctx.inputShape(1)) : null];
   },
@@ -109,7 +115,8 @@ export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
     const rstd = rows.square().mean(1, { keepdim: true }).add(params.eps).rsqrt();
     const scaled = timesWeight(rows.mul(rstd), weight);
     const outer = statisticsShape(x, params);
-    return [reshapeIfNeeded(scaled, x.shape), reshapeIfNeeded(rstd, outer)];
+    const results = [reshapeIfNeeded(scaled, x.shape), reshapeIfNeeded(rstd, outer)];
+    return resultsWithLow(results, params);
   },
   samples: () => {
     const plain = sampleTensor([2, 4]);
@@ -118,6 +125,7 @@ export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
         inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })],
         params: { width: 5, eps: 1e-5 },
       },
+      { inputs: [plain, sampleTensor([4])], params: { width: 4, eps: 1e-5, low: float16 } },
       { inputs: [plain, optional(null, plain)], params: { width: 4, eps: 1e-5 } },
     ];
   },

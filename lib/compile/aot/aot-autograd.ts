@@ -22,6 +22,7 @@ import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { isTagged } from '../partition/tags.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
 import { functionalise } from '../passes/functionalise.js';
+import { writeLowResults } from '../passes/low-results.js';
 import { buildPlan } from '../schedule/plan.js';
 import {
   inputsOf,
@@ -99,6 +100,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     // What was changed in place could not be computed again.
     if (chosen !== null || graph.nodes.some(isTagged)) functionalise(graph);
     if (chosen !== null) decompose(graph, chosen);
+    writeLowResults(graph);
     return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
   };
   const aotBackend: CompileBackend = (module, exampleInputs) =>
@@ -110,6 +112,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
       functionalise(graph);
       decompose(graph, decomposed);
     }
+    writeLowResults(graph);
     const run = compiled('fwCompiler', fwCompiler, graph, examples);
     return fwCompiler === runAsPlan ? run : inScope(run);
   });

@@ -28,23 +28,27 @@ function placementsAt(
 
 interface NormParams {
   width: number;
+  low?: unknown;
 }
 
 /**
- * Forward: input 0, or all inputs of `rows`, and all outputs are sharded along the rows. The other
- * inputs belong to columns and are replicated. @internal
+ * Forward: input 0, or all inputs of `rows`, and all outputs are sharded along the rows, as is the
+ * result in 16 bits if it is one more. The other inputs belong to columns and are replicated.
+ *
+ * @internal
  */
 export function normalizationRule<P extends NormParams>(
   outputs: number,
   rows: readonly number[] = [0],
 ): ShardingRule<P> {
   return {
-    strategies: (inputs, { width }) => {
+    strategies: (inputs, { width, low }) => {
       const outer = width === 0 ? 0 : outerDims((inputs[0] as Tensor).shape, width);
+      const count = low === undefined ? outputs : outputs + 1;
       return Array.from({ length: outer }, (_, dim) =>
         strategy(
           placementsAt(inputs.length, rows, dim),
-          Array<PlacementShorthand>(outputs).fill(dim),
+          Array<PlacementShorthand>(count).fill(dim),
         ),
       );
     },

@@ -1,4 +1,5 @@
-// Layer norm. y = (x - mean) * rstd * w + b by rows; two passes over a row that stays in cache.
+// Layer norm. y = (x - mean) * rstd * w + b by rows, and y in another float dtype if that is
+// wanted; two passes over a row that stays in cache.
 // Gradients of w and b are sums over fixed blocks of rows, so they do not depend on the number of
 // threads.
 #include <cmath>
@@ -87,7 +88,7 @@ SW_CLONES void gradient_row(const double* g, const double* x, const double* w, d
 
 Status layer_norm(const KernelCall& call) {
   const double eps = call.params_as<LayerNormParams>().eps;
-  const TensorView &x = call.input(0), &y = call.output(0);
+  const TensorView &x = call.input(0), &y = call.output(0), &low = call.output(3);
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   if (x.numel == 0) return kOk;
   with_float_type(x.dtype, [&](auto type) {
@@ -101,6 +102,7 @@ Status layer_norm(const KernelCall& call) {
         const RowStatistics<T> s = statistics_of(in, n, eps);
         row_normalize(in, s.mean, s.rstd, s.residual, w.data, b.data, out, n);
         store_row(y, row, n, out, memory.data() + n);
+        if (!low.is_immediate) scatter(low, row * n, n, out);
         scatter(call.output(1), row, 1, &s.mean);
         scatter(call.output(2), row, 1, &s.rstd);
       }

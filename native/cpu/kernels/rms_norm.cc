@@ -1,5 +1,5 @@
 // RMS norm of rows, and of the sum of two tensors. y = x * rstd * w by rows, rstd = 1 /
-// sqrt(mean(x^2) + eps).
+// sqrt(mean(x^2) + eps); and y in another float dtype if that is wanted.
 #include <cmath>
 #include <vector>
 
@@ -23,23 +23,26 @@ std::vector<T> weight_of(const TensorView& view, int64_t n) {
   return values;
 }
 
-// One row: writes y, and rstd.
+struct Results {
+  const TensorView &y, &rstd, &low;
+};
+
+// One row.
 template <class T>
 void normalize_row(const T* x, const std::vector<T>& w, double eps, int64_t row, int64_t n,
-                   const TensorView& y, const TensorView& rstds, T* buffer) {
-  T* out = row_target(y, row, n, buffer);
+                   const Results& to, T* buffer) {
+  T* out = row_target(to.y, row, n, buffer);
   const T rstd =
       T(1 /
         std::sqrt(static_cast<double>(row_square_sum(x, T(0), n)) / static_cast<double>(n) + eps));
   row_normalize(x, T(0), rstd, T(0), w.empty() ? nullptr : w.data(), nullptr, out, n);
-  store_row(y, row, n, out, buffer);
-  scatter(rstds, row, 1, &rstd);
+  store_row(to.y, row, n, out, buffer);
+  if (!to.low.is_immediate) scatter(to.low, row * n, n, out);
+  scatter(to.rstd, row, 1, &rstd);
 }
 
 struct Gradients {
-  const TensorView &g, &x, &rstd, &weight;
-  const TensorView* more;  // added to gx; null or an immediate: none
-  const TensorView &gx, &gw;
+  const TensorView &g, &x, &rstd, &weight, &more, &gx, &gw;
 };
 
 // gx = rstd * (gw - xhat * mean(gw * xhat)) + more, gw = g * w. Sums over rows by fixed blocks of
@@ -48,7 +51,6 @@ template <class T>
 void backward(const Gradients& v) {
   const int64_t rows = v.x.sizes[0], n = v.x.sizes[1];
   const std::vector<T> w = weight_of<T>(v.weight, n);
-  const bool adds = v.more && !v.more->is_immediate;
   const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
   std::vector<T> partial(static_cast<size_t>(n * (blocks > 0 ? blocks : 1)), T(0));
   parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
@@ -67,7 +69,7 @@ void backward(const Gradients& v) {
       if (v.gx.is_immediate) continue;
       const T inner = row_dot(scaled, in, n) * rstd / T(n);
       for (int64_t i = 0; i < n; i++) scaled[i] = rstd * (scaled[i] - in[i] * rstd * inner);
-      if (adds) row_scale_add(read_row(*v.more, row, n, others), T(1), scaled, n);
+      if (!v.more.is_immediate) row_scale_add(read_row(v.more, row, n, others), T(1), scaled, n);
       T* out = row_target(v.gx, row, n, memory.data() + 2 * n);
       for (int64_t i = 0; i < n; i++) out[i] = scaled[i];
       store_row(v.gx, row, n, out, memory.data() + 2 * n);
@@ -78,16 +80,12 @@ void backward(const Gradients& v) {
   if (!v.gw.is_immediate) scatter(v.gw, 0, n, partial.data());
 }
 
-Status backward(const Gradients& v) {
-  with_float_type(v.x.dtype, [&](auto type) { backward<decltype(type)>(v); });
-  return kOk;
-}
-
 }  // namespace
 
 Status rms_norm(const KernelCall& call) {
   const double eps = call.params_as<RmsNormParams>().eps;
   const TensorView& x = call.input(0);
+  const Results to{call.output(0), call.output(1), call.output(2)};
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   if (x.numel == 0) return kOk;
   with_float_type(x.dtype, [&](auto type) {
@@ -97,7 +95,7 @@ Status rms_norm(const KernelCall& call) {
       RowBuffer<T> memory(2 * n);
       for (int64_t row = begin; row < end; row++) {
         const T* in = read_row(x, row, n, memory.data());
-        normalize_row(in, w, eps, row, n, call.output(0), call.output(1), memory.data() + n);
+        normalize_row(in, w, eps, row, n, to, memory.data() + n);
       }
     });
   });
@@ -105,14 +103,18 @@ Status rms_norm(const KernelCall& call) {
 }
 
 Status rms_norm_backward(const KernelCall& call) {
-  return backward({call.input(0), call.input(1), call.input(2), call.input(3), &call.input(4),
-                   call.output(0), call.output(1)});
+  const Gradients v{call.input(0), call.input(1),  call.input(2), call.input(3),
+                    call.input(4), call.output(0), call.output(1)};
+  with_float_type(v.x.dtype, [&](auto type) { backward<decltype(type)>(v); });
+  return kOk;
 }
 
-// Inputs x, residual, weight; outputs y, the sum in its dtype, rstd. Normalises the rounded sum.
+// Inputs x, residual, weight; outputs y, the sum in its dtype, rstd, low. Normalises the rounded
+// sum.
 Status add_rms_norm(const KernelCall& call) {
   const double eps = call.params_as<AddRmsNormParams>().eps;
   const TensorView &x = call.input(0), &residual = call.input(1), &sum = call.output(1);
+  const Results to{call.output(0), call.output(2), call.output(3)};
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   if (x.numel == 0) return kOk;
   with_float_type(x.dtype, [&](auto type) {
@@ -127,19 +129,11 @@ Status add_rms_norm(const KernelCall& call) {
         T* out = row_target(sum, row, n, buffer);
         for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
         store_row(sum, row, n, out, buffer);
-        normalize_row(read_row(sum, row, n, buffer), w, eps, row, n, call.output(0), call.output(2),
-                      memory.data() + 3 * n);
+        normalize_row(read_row(sum, row, n, buffer), w, eps, row, n, to, memory.data() + 3 * n);
       }
     });
   });
   return kOk;
-}
-
-// Inputs: gradient of y, the sum, rstd, weight, gradient of the sum (may be absent); outputs: the
-// gradient of x and residual, which is the same, and of the weight.
-Status add_rms_norm_backward(const KernelCall& call) {
-  return backward({call.input(0), call.input(1), call.input(2), call.input(3), &call.input(4),
-                   call.output(0), call.output(1)});
 }
 
 }  // namespace shardwise::cpu

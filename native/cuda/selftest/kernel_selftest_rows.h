@@ -16,4 +16,12 @@ inline void choose(std::vector<Sizes>* shapes) {
   *shapes = rest;
 }
 
+// The elements of a tensor, rounded to a dtype.
+inline std::vector<double> values_of(const Tensor& t, DType dtype) {
+  std::vector<double> values(static_cast<size_t>(t.numel()));
+  for (size_t i = 0; i < values.size(); i++)
+    values[i] = round_to(dtype, t.get(static_cast<int64_t>(i)));
+  return values;
+}
+
 }  // namespace selftest::floats

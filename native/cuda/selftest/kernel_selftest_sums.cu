@@ -1,4 +1,4 @@
-// Tests add_rms_norm, its gradient and scale_rows against float64 on the CPU.
+// Tests add_rms_norm, rms_norm_backward of its sum, and scale_rows against float64 on the CPU.
 #include "kernel_selftest_rows.h"
 
 namespace selftest::floats {
@@ -18,7 +18,8 @@ void forward_case(const SumCase& c, const std::string& what) {
   const double eps = 1e-5, rtol = relative_tolerance(c.dtype),
                inner_rtol = relative_tolerance(inner), spread = c.n < 8 ? 60 : 1;
   Tensor x(c.dtype, {c.rows, c.n}, {}, c.shift), residual(c.dtype, {c.rows, c.n}, {}, c.shift), w,
-      y(c.dtype, {c.rows, c.n}), sum(c.dtype, {c.rows, c.n}), rstd(inner, {c.rows});
+      y(c.dtype, {c.rows, c.n}), sum(c.dtype, {c.rows, c.n}), rstd(inner, {c.rows}), low;
+  if (c.dtype == DType::Float32) low = Tensor(DType::BFloat16, {c.rows, c.n});
   x.normal(2, 1);
   residual.normal(3, -2);
   if (c.weight) (w = Tensor(c.dtype, {c.n})).normal(0.5, 1);
@@ -33,10 +34,11 @@ void forward_case(const SumCase& c, const std::string& what) {
     for (int64_t i = 0; i < c.n; i++)
       want[at(r * c.n + i)] = sums[at(r * c.n + i)] * rstds[at(r)] * (c.weight ? w.get(i) : 1);
   }
-  run(what, "add_rms_norm", {&x, &residual, &w}, {&y, &sum, &rstd}, AddRmsNormParams{eps});
+  run(what, "add_rms_norm", {&x, &residual, &w}, {&y, &sum, &rstd, &low}, AddRmsNormParams{eps});
   compare(what + " sum", sum, sums, 0, 0);  // one rounding, the same in every kernel
   compare(what, y, want, rtol * 2, (rtol * 0.5 + inner_rtol * 4) * spread);
   compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
+  if (low.present()) compare(what + " low", low, values_of(y, DType::BFloat16), 0, 0);
 }
 
 void backward_case(const SumCase& c, const std::string& what) {
@@ -67,7 +69,7 @@ void backward_case(const SumCase& c, const std::string& what) {
     }
   }
   const std::vector<const Tensor*> inputs = {&g, &h, &rstd, &w, &more};
-  run(what + " backward", "add_rms_norm_backward", inputs, {&gx, &gw}, NoParams{});
+  run(what + " backward", "rms_norm_backward", inputs, {&gx, &gw}, NoParams{});
   compare(what + " gx", gx, want, rtol * 3, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
   const double rows_room = std::sqrt(double(c.rows)) * 12 * inner_rtol * spread;
   if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(c.dtype), rows_room + 1e-9);

@@ -181,30 +181,33 @@ void time_rows() {
               2 * bytes);
     bandwidth(("softmax_backward" + shape).c_str(),
               microseconds("softmax_backward", {&g, &x}, {&y}, NoParams{}), 3 * bytes);
-    bandwidth(("layer_norm" + shape).c_str(),
-              microseconds("layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{1e-5}),
-              2 * bytes);
+    // float32: with the result in bfloat16, too
+    const bool wide = s.dtype == F;
+    Big sum(s.dtype, {s.rows, s.n}), low_rows(H, {wide ? s.rows : 1, s.n});
+    const Big* low = wide ? &low_rows : nullptr;
+    const double low_bytes = wide ? bytes / 2 : 0;
     bandwidth(
-        ("layer_norm_backward" + shape).c_str(),
-        microseconds("layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&y, &gw, &gb}, NoParams{}),
-        3 * bytes);
-    bandwidth(("rms_norm" + shape).c_str(),
-              microseconds("rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{1e-5}), 2 * bytes);
-    bandwidth(("rms_norm_backward" + shape).c_str(),
-              microseconds("rms_norm_backward", {&g, &x, &rstd, &w}, {&y, &gw}, NoParams{}),
+        ("layer_norm" + shape).c_str(),
+        microseconds("layer_norm", {&x, &w, &b}, {&y, &mean, &rstd, low}, LayerNormParams{1e-5}),
+        2 * bytes + low_bytes);
+    bandwidth(("layer_norm_backward" + shape).c_str(),
+              microseconds("layer_norm_backward", {&g, &x, &mean, &rstd, &w, nullptr},
+                           {&y, &gw, &gb}, NoParams{}),
               3 * bytes);
-    Big sum(s.dtype, {s.rows, s.n});
-    bandwidth(("add_rms_norm" + shape).c_str(),
-              microseconds("add_rms_norm", {&x, &g, &w}, {&y, &sum, &rstd}, AddRmsNormParams{1e-5}),
+    bandwidth(("rms_norm" + shape).c_str(),
+              microseconds("rms_norm", {&x, &w}, {&y, &rstd, low}, RmsNormParams{1e-5}),
+              2 * bytes + low_bytes);
+    bandwidth(
+        ("rms_norm_backward" + shape).c_str(),
+        microseconds("rms_norm_backward", {&g, &x, &rstd, &w, nullptr}, {&y, &gw}, NoParams{}),
+        3 * bytes);
+    bandwidth(("rms_norm_backward, two gradients" + shape).c_str(),
+              microseconds("rms_norm_backward", {&g, &x, &rstd, &w, &sum}, {&y, &gw}, NoParams{}),
               4 * bytes);
     bandwidth(
-        ("add_rms_norm_backward" + shape).c_str(),
-        microseconds("add_rms_norm_backward", {&g, &x, &rstd, &w, nullptr}, {&y, &gw}, NoParams{}),
-        3 * bytes);
-    bandwidth(
-        ("add_rms_norm_backward, two gradients" + shape).c_str(),
-        microseconds("add_rms_norm_backward", {&g, &x, &rstd, &w, &sum}, {&y, &gw}, NoParams{}),
-        4 * bytes);
+        ("add_rms_norm" + shape).c_str(),
+        microseconds("add_rms_norm", {&x, &g, &w}, {&y, &sum, &rstd, low}, AddRmsNormParams{1e-5}),
+        4 * bytes + low_bytes);
   }
   for (const int64_t n : {32000, 50257, 128256}) {
     const int64_t rows = 8192;

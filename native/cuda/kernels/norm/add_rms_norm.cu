@@ -1,14 +1,12 @@
-// add_rms_norm: h = x + residual, rounded, and y = h rstd w with rstd = 1 / sqrt(mean(h^2) + eps).
-// add_rms_norm_backward: the gradient of either summand, that of rms norm plus `more`, the gradient
-// of h; and gw.
+// add_rms_norm: h = x + residual, rounded, and y = h rstd w with rstd = 1 / sqrt(mean(h^2) + eps),
+// and y in 16 bits. Its gradient is rms_norm_backward of h, with that of h as `more`.
 //
-// Rows of whole aligned vectors take one pass (norm_vectors_forward.cu, norm_ring_backward.cu): x,
-// residual, h and y once, and gy, h, more and gx once, where a sum and a norm move 5 of these in
-// each direction. All others use a separate kernel for the sum (256 threads a block, at most 8
-// blocks an SM, an element at a time), before the norm and after its gradient.
-// Operations: by the formulas 5 an element (two sums, a square, two products), backward 10.
-// Numerics: float32 (float64 for float64); h is rounded before it is normalised, gx once, and once
-// more if that kernel adds `more`. Fixed order of summation, no atomics.
+// Rows of whole aligned vectors take one pass (norm_vectors_forward.cu): x, residual, h and y once,
+// where a sum and a norm move 5 of these. All others use a separate kernel for the sum (256 threads
+// a block, at most 8 blocks an SM, an element at a time) before the norm.
+// Operations: by the formulas 5 an element (two sums, a square, two products).
+// Numerics: float32 (float64 for float64); h is rounded before it is normalised. Fixed order of
+// summation, no atomics.
 // Source: Zhang and Sennrich, arXiv:1910.07467; PyTorch's rms_norm of x + residual. bf16 16384 x
 // 4096 on one H200 (PyTorch with max-autotune): 131 us (133), backward 133 (150): 96 and 95 % of
 // copy. In an earlier run with evict-first hints for L2: 136.1 and 134.5, backward without `more`
@@ -44,19 +42,15 @@ Status add_contiguous(const KernelCall& call, const void* a, const void* b, void
 
 Status add_rms_norm(const KernelCall& call) {
   const TensorView &x = call.input(0), &residual = call.input(1), &w = call.input(2);
-  const TensorView &y = call.output(0), &sum = call.output(1), &rstd = call.output(2);
+  const TensorView& sum = call.output(1);
+  const NormOutputs to{call.output(0), nullptr, call.output(2), call.output(3)};
   const double eps = call.params_as<AddRmsNormParams>().eps;
   if (x.numel == 0) return kOk;
   if (x.sizes[0] >= (int64_t(1) << 31))
     return fail(call.error, Code::Unsupported, "a norm of 2^31 rows or more");
-  if (norm_forward_of_sum(call, x, residual, w, y, sum, rstd, eps)) return launched(call);
+  if (norm_forward_of_sum(call, x, residual, w, sum, to, eps)) return launched(call);
   const Status added = add_contiguous(call, x.data, residual.data, sum.data, x.dtype, x.numel);
-  return added.ok() ? norm_forward(call, sum, &w, nullptr, y, nullptr, rstd, eps) : added;
-}
-
-Status add_rms_norm_backward(const KernelCall& call) {
-  return norm_backward(call, call.input(0), call.input(1), nullptr, call.input(2), &call.input(3),
-                       &call.output(0), &call.output(1), nullptr, &call.input(4));
+  return added.ok() ? norm_forward(call, sum, &w, nullptr, to, eps) : added;
 }
 
 }  // namespace shardwise::cuda

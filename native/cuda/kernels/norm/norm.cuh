@@ -5,15 +5,21 @@
 
 namespace shardwise::cuda {
 
+struct NormOutputs {
+  const TensorView& y;
+  const TensorView* mean;  // null for rms norm
+  const TensorView& rstd;
+  const TensorView& low;  // y in 16 bits; may be absent
+};
+
 // y = (x - mean) rstd w + b with rstd = 1 / sqrt(mean((x - mean)^2) + eps). Views may be immediates
-// (absent): w, b, mean.
+// (absent): w, b.
 Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w,
-                    const TensorView* b, const TensorView& y, const TensorView* mean,
-                    const TensorView& rstd, double eps);
+                    const TensorView* b, const NormOutputs& to, double eps);
 // rms norm of x + residual; also writes the sum. Returns false for rows that it does not take.
 bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual,
-                         const TensorView& w, const TensorView& y, const TensorView& sum,
-                         const TensorView& rstd, double eps);
+                         const TensorView& w, const TensorView& sum, const NormOutputs& to,
+                         double eps);
 
 // out = a + b of n contiguous elements each, rounded once (add_rms_norm.cu); out may be a.
 Status add_contiguous(const KernelCall& call, const void* a, const void* b, void* out, DType dtype,
@@ -47,6 +53,20 @@ inline NormVector norm_vector(const TensorView* view, DType dtype) {
   return out;
 }
 
+// Rows of y in float16 or bfloat16, beside y itself; data is null if they are absent.
+struct LowRows {
+  void* data = nullptr;
+  bool half = false;     // float16
+  bool vectors = false;  // starts on an 8-byte boundary
+};
+
+inline bool is_low(DType dtype) { return dtype == DType::Float16 || dtype == DType::BFloat16; }
+
+inline LowRows low_rows(const TensorView& view) {
+  if (view.is_immediate) return {};
+  return {view.data, view.dtype == DType::Float16, is_low(view.dtype) && is_aligned(view.data, 8)};
+}
+
 // A forward pass; data pointers are null if absent. norm_forward_vectors takes it if the rows are
 // whole aligned vectors and fit.
 struct NormForward {
@@ -59,6 +79,7 @@ struct NormForward {
   bool centered;
   const void* residual;  // added to x first; null: none
   void* sum;             // output of x + residual
+  LowRows low;
 };
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f);
 
@@ -81,6 +102,37 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b);
 // The same for any rows; 0 only if there are no rows.
 int64_t norm_backward_any_partial_rows(const KernelCall& call, const NormBackward& b);
 void norm_backward_any(const KernelCall& call, const NormBackward& b);
+
+// Writes four elements of low; those of a copy of y, bit for bit.
+__device__ __forceinline__ void store_low(const LowRows& low, int64_t vector,
+                                          const float (&values)[4]) {
+  float padded[8] = {values[0], values[1], values[2], values[3]};
+  const uint4 words = low.half ? pack<half_t>(padded) : pack<bfloat16_t>(padded);
+  static_cast<uint2*>(low.data)[vector] = make_uint2(words.x, words.y);
+}
+
+// Elements [first, first + V) of y in `words`, some of which may be outside of the row of n, which
+// begins at element `start`.
+template <class T, class Index>
+__device__ __forceinline__ void store_low(const LowRows& low, int64_t start, Index first, Index n,
+                                          const uint4& words) {
+  constexpr int V = kVec16<T>;
+  if (!low.data) return;
+  compute_t<T> values[V];
+  unpack_words<T>(words, values);
+  if constexpr (V == 4)
+    if (low.vectors && first >= 0 && first + V <= n && (start + first) % V == 0)
+      return store_low(low, (start + first) / V, values);
+#pragma unroll
+  for (int i = 0; i < V; i++) {
+    if (first + i < 0 || first + i >= n) continue;
+    const int64_t at = start + first + i;
+    if (low.half)
+      static_cast<half_t*>(low.data)[at] = from_compute<half_t>(values[i]);
+    else
+      static_cast<bfloat16_t*>(low.data)[at] = from_compute<bfloat16_t>(values[i]);
+  }
+}
 
 // Two sums at once.
 template <class C>

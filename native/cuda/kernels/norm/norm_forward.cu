@@ -2,7 +2,7 @@
 // length, and of float64; rows of whole aligned vectors go to norm_vectors_forward.cu.
 //
 //   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
-//   y = (x - mean) rstd w + b
+//   y = (x - mean) rstd w + b, and y in 16 bits if that is wanted
 //
 //   rows  the row stays in the registers of a group (row_tile.cuh: part of a warp, a block, a
 //         cluster): mean, then the squared deviations from the registers. 2 passes of memory (read
@@ -45,7 +45,7 @@ __device__ __forceinline__ uint4 scaled(const uint4& x, C mean, C rstd, const No
 
 template <class T>
 __global__ void __launch_bounds__(1024)
-    norm_rows(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
+    norm_rows(const T* x, NormVector w, NormVector b, T* y, LowRows low, compute_t<T>* mean_out,
               compute_t<T>* rstd_out, uint32_t rows, int32_t n, double eps, RowGroup group,
               bool centered, bool vectors) {
   using C = compute_t<T>;
@@ -96,13 +96,15 @@ __global__ void __launch_bounds__(1024)
     if (mean_out) mean_out[place.row] = mean;
     if (rstd_out) rstd_out[place.row] = rstd;
   }
-  T* to = y + int64_t(place.row) * n;
+  const int64_t start = int64_t(place.row) * n;
 #pragma unroll
   for (int c = 0; c < kRowChunks; c++) {
     const int first = first_of(c);
     if (first >= count) break;
     keep_packed(raw[c]);
-    store_words(to, first, count, scaled<T>(raw[c], mean, rstd, w, b, first, count), vectors);
+    const uint4 words = scaled<T>(raw[c], mean, rstd, w, b, first, count);
+    store_words(y + start, first, count, words, vectors);
+    store_low<T>(low, start, first, count, words);
   }
 }
 
@@ -126,13 +128,13 @@ struct MergeMoments {
 
 template <class T>
 __global__ void __launch_bounds__(1024)
-    norm_long(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
+    norm_long(const T* x, NormVector w, NormVector b, T* y, LowRows low, compute_t<T>* mean_out,
               compute_t<T>* rstd_out, int64_t n, double eps, bool centered, bool vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<Moments<C>> shared;
-  const T* from = x + blockIdx.x * n;
-  T* to = y + blockIdx.x * n;
+  const int64_t start = blockIdx.x * n;
+  const T* from = x + start;
   const int shift = row_shift(from);
   const int64_t chunks = (n + shift + int64_t(blockDim.x) * V - 1) / (int64_t(blockDim.x) * V);
   auto first_of = [&](int64_t c) { return (c * blockDim.x + threadIdx.x) * V - shift; };
@@ -165,47 +167,47 @@ __global__ void __launch_bounds__(1024)
   for (int64_t c = chunks - 1; c >= 0; c--) {
     const int64_t first = first_of(c);
     if (first >= n) continue;
-    store_words(to, first, n, scaled<T>(load_words(from, first, n), mean, rstd, w, b, first, n),
-                vectors);
+    const uint4 words = scaled<T>(load_words(from, first, n), mean, rstd, w, b, first, n);
+    store_words(y + start, first, n, words, vectors);
+    store_low<T>(low, start, first, n, words);
   }
 }
 
 }  // namespace
 
 Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w,
-                    const TensorView* b, const TensorView& y, const TensorView* mean,
-                    const TensorView& rstd, double eps) {
+                    const TensorView* b, const NormOutputs& to, double eps) {
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   if (rows == 0) return kOk;
   if (rows >= (int64_t(1) << 31))
     return fail(call.error, Code::Unsupported, "a norm of 2^31 rows or more");
+  if (!to.low.is_immediate && !is_low(to.low.dtype)) return unsupported(call, to.low.dtype);
   Stream& stream = stream_of(call);
-  const auto data_of = [](const TensorView* view) {
-    return view && !view->is_immediate ? view->data : nullptr;
-  };
+  const NormVector wv = norm_vector(w, x.dtype), bv = norm_vector(b, x.dtype);
+  const LowRows low = low_rows(to.low);
+  const bool centered = to.mean != nullptr;
   if (norm_forward_vectors(
-          call, {x.dtype, rows, n, x.data, norm_vector(w, x.dtype), norm_vector(b, x.dtype), y.data,
-                 data_of(mean), data_of(&rstd), eps, mean != nullptr, nullptr, nullptr}))
+          call, {x.dtype, rows, n, x.data, wv, bv, to.y.data, centered ? to.mean->data : nullptr,
+                 to.rstd.data, eps, centered, nullptr, nullptr, low}))
     return launched(call);
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     using C = compute_t<T>;
     constexpr int V = kVec16<T>;
-    const NormVector wv = norm_vector(w, x.dtype), bv = norm_vector(b, x.dtype);
-    C* mean_out = mean && !mean->is_immediate ? static_cast<C*>(mean->data) : nullptr;
-    C* rstd_out = rstd.is_immediate ? nullptr : static_cast<C*>(rstd.data);
+    C* mean_out = centered ? static_cast<C*>(to.mean->data) : nullptr;
+    C* rstd_out = static_cast<C*>(to.rstd.data);
     const T* from = static_cast<const T*>(x.data);
-    T* to = static_cast<T*>(y.data);
-    const bool aligned = is_aligned(from, 16) && is_aligned(to, 16) && n % V == 0;
+    T* y = static_cast<T*>(to.y.data);
+    const bool aligned = is_aligned(from, 16) && is_aligned(y, 16) && n % V == 0;
     const bool vectors =
-        (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(to)) % 16 == 0;
+        (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(y)) % 16 == 0;
     const RowPlan plan = plan_rows(rows, n, V, aligned ? 0 : V - 1, 1024, *stream.facts);
     if (plan.fits)
-      launch_rows(norm_rows<T>, plan, stream.handle, from, wv, bv, to, mean_out, rstd_out, rows, n,
-                  eps, plan.group, mean != nullptr, vectors);
+      launch_rows(norm_rows<T>, plan, stream.handle, from, wv, bv, y, low, mean_out, rstd_out, rows,
+                  n, eps, plan.group, centered, vectors);
     else
-      norm_long<T><<<rows, 1024, 0, stream.handle>>>(from, wv, bv, to, mean_out, rstd_out, n, eps,
-                                                     mean != nullptr, vectors);
+      norm_long<T><<<rows, 1024, 0, stream.handle>>>(from, wv, bv, y, low, mean_out, rstd_out, n,
+                                                     eps, centered, vectors);
   });
   return found ? launched(call) : unsupported(call, x.dtype);
 }

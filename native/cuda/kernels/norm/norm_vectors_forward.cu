@@ -2,7 +2,7 @@
 // bfloat16), the common case.
 //
 //   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
-//   y = (x - mean) rstd w + b
+//   y = (x - mean) rstd w + b, and float32 y in 16 bits, too, if that is wanted
 //
 // With a residual, x is the rounded sum of two operands, which is written beside y: two reads and
 // two writes.
@@ -49,8 +49,8 @@ constexpr int stages_of(bool adds) { return adds ? 3 : 4; }
 template <class T, bool kAdds, int kChunks, bool kBlock>
 __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 4 : 8)
     norm_direct(const uint4* x, const uint4* residual, uint4* sum, const uint4* w, const uint4* b,
-                uint4* y, float* mean_out, float* rstd_out, int64_t rows, int32_t vectors,
-                float eps, bool centered, int32_t lanes) {
+                uint4* y, LowRows low, float* mean_out, float* rstd_out, int64_t rows,
+                int32_t vectors, float eps, bool centered, int32_t lanes) {
   constexpr int V = kVec16<T>;
   __shared__ float3 shared[32];
   const DirectPlace place(kBlock, lanes);
@@ -124,14 +124,16 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
 #pragma unroll
     for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
     store_once<!kBlock>(y + place.row * vectors + v, pack<T>(values));
+    if constexpr (V == 4)
+      if (low.data) store_low(low, place.row * vectors + v, values);
   }
 }
 
 template <class T, bool kAdds>
 __global__ void __launch_bounds__(1024)
     norm_ring(const uint4* x, const uint4* residual, uint4* sum_out, const uint4* w, const uint4* b,
-              uint4* y, float* mean_out, float* rstd_out, int64_t rows, int32_t vectors, float eps,
-              bool centered) {
+              uint4* y, LowRows low, float* mean_out, float* rstd_out, int64_t rows,
+              int32_t vectors, float eps, bool centered) {
   constexpr int V = kVec16<T>, kChunks = 2, kStages = stages_of(kAdds);
   const int32_t lanes = blockDim.x;
   extern __shared__ uint4 staged[];
@@ -214,6 +216,8 @@ __global__ void __launch_bounds__(1024)
 #pragma unroll
       for (int i = 0; i < V; i++) values[c][i] = values[c][i] * rstd * ws[i] + bs[i];
       y[row * vectors + v] = pack<T>(values[c]);
+      if constexpr (V == 4)
+        if (low.data) store_low(low, row * vectors + v, values[c]);
     }
   }
   copy_async_wait<0>();
@@ -223,6 +227,7 @@ __global__ void __launch_bounds__(1024)
 
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
   if (f.dtype == DType::Float64 || f.n % vec16(f.dtype) != 0) return false;
+  if (f.low.data && (f.dtype != DType::Float32 || !f.low.vectors)) return false;
   for (const void* rows :
        {f.x, f.residual, static_cast<const void*>(f.sum), static_cast<const void*>(f.y)})
     if (!is_aligned(rows, 16)) return false;
@@ -241,7 +246,7 @@ bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
           stages_of(kAdds) > ::bytes(1), static_cast<const uint4*>(f.x),
           static_cast<const uint4*>(f.residual), static_cast<uint4*>(f.sum),
           static_cast<const uint4*>(f.w.data), static_cast<const uint4*>(f.b.data),
-          static_cast<uint4*>(f.y), static_cast<float*>(f.mean), static_cast<float*>(f.rstd),
+          static_cast<uint4*>(f.y), f.low, static_cast<float*>(f.mean), static_cast<float*>(f.rstd),
           f.rows, static_cast<int32_t>(vectors), static_cast<float>(f.eps), f.centered);
     };
     if (f.residual)
@@ -253,21 +258,22 @@ bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
 }
 
 bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual,
-                         const TensorView& w, const TensorView& y, const TensorView& sum,
-                         const TensorView& rstd, double eps) {
+                         const TensorView& w, const TensorView& sum, const NormOutputs& to,
+                         double eps) {
   return norm_forward_vectors(call, {x.dtype,
                                      x.sizes[0],
                                      x.sizes[1],
                                      x.data,
                                      norm_vector(&w, x.dtype),
                                      {},
-                                     y.data,
+                                     to.y.data,
                                      nullptr,
-                                     rstd.data,
+                                     to.rstd.data,
                                      eps,
                                      false,
                                      residual.data,
-                                     sum.data});
+                                     sum.data,
+                                     low_rows(to.low)});
 }
 
 }  // namespace shardwise::cuda

@@ -1,0 +1,53 @@
+/**
+ * Lets the kernel of a norm write the conversion of its result that mixed precision makes for the
+ * next product: as an op of its own, the conversion would read the result again.
+ */
+import { bfloat16, type DType, float16, float32 } from '../../core/dtype.js';
+import { sameShape } from '../../core/shape.js';
+import type { Graph } from '../graph/graph.js';
+import type { Node, ValueMeta } from '../graph/node.js';
+import { Memory } from '../partition/memory.js';
+
+/**
+ * Replaces conversions to 16 bits by outputs of the calls whose results they convert. Conversions
+ * stay whose tags differ from those of the call, and those of results that are changed in place.
+ *
+ * @returns the number of replaced conversions
+ */
+export function writeLowResults(graph: Graph): number {
+  const converted = graph.nodes.flatMap((node) => {
+    const norm = normBefore(node);
+    return norm === null ? [] : [{ node, norm }];
+  });
+  if (converted.length === 0) return 0;
+  const memory = new Memory(graph);
+  let count = 0;
+  for (const { node, norm } of converted) {
+    if (hasLow(norm) || memory.writes({ node: norm, output: 0 }) > 0) continue;
+    norm.params = { ...norm.params, low: (node.metas[0] as ValueMeta).dtype };
+    norm.metas = [...norm.metas, ...node.metas];
+    graph.replaceUses(node, { node: norm, output: norm.metas.length - 1 });
+    graph.erase(node);
+    count++;
+  }
+  return count;
+}
+
+/** The call whose float32 result a node converts; null if its kernel could not. */
+function normBefore(node: Node): Node | null {
+  const [value] = node.inputs;
+  if (node.op?.name !== 'copy' || node.into !== null) return null;
+  if (value === undefined || 'number' in value || value.output !== 0) return null;
+  const { node: norm } = value;
+  if (norm.op === null || !norm.op.writesLow || norm.into !== null) return null;
+  const [from, to] = [norm.metas[0], node.metas[0]] as [ValueMeta, ValueMeta];
+  const fits = from.dtype === float32 && isLow(to.dtype) && sameShape(from.strides, to.strides);
+  return fits && sameTags(node, norm) ? norm : null;
+}
+
+const isLow = (dtype: DType): boolean => dtype === bfloat16 || dtype === float16;
+
+const hasLow = ({ params }: Node): boolean => (params as { low?: DType }).low !== undefined;
+
+const sameTags = ({ tags }: Node, other: Node): boolean =>
+  tags.size === other.tags.size && [...tags].every((tag) => other.tags.has(tag));
