@@ -99,7 +99,7 @@ export function mirrorFindings(): string[] {
   const cpu = stems('native/cpu/kernels', '.cc');
   const cuda = new Set([
     ...stems('native/cuda/kernels', '.cu'),
-    ...stems('native/cuda/fused', '.cc'),
+    ...stems('native/cuda/fused', '.cu'),
   ]);
   return cpu.flatMap((stem) => {
     if (cpu.some((other) => stem.startsWith(`${other}_`))) return [];

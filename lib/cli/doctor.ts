@@ -39,6 +39,8 @@ export interface DoctorReport {
   };
   /** For each CUDA device, the files of measured configurations for its model. */
   tables: (readonly TableFile[])[];
+  /** For each CUDA device, whether `compile` can generate kernels for it. */
+  generatesKernels: boolean[];
   libraries: LibraryReport[];
   gloo: GlooSearch & { without: string };
 }
@@ -61,6 +63,7 @@ export function examine(version: string): DoctorReport {
     cpu: null,
     cuda: { available: false, driver: driverVersion(), devices: [], backend: [] },
     tables: [],
+    generatesKernels: [],
     libraries: [],
     gloo: { path: null, tried: [], without: WITHOUT_GLOO },
   };
@@ -81,6 +84,7 @@ export function examine(version: string): DoctorReport {
   for (let i = 0; i < addon.deviceCount('cuda'); i++) {
     report.cuda.devices.push(addon.deviceInfo(1 + i));
     report.tables.push(findTables(addon, gpuOf(addon, 1 + i)).files);
+    report.generatesKernels.push(addon.canFuse(1 + i));
   }
   for (const library of optionalLibraries) {
     const { found, tried } = findLibrary(addon, library);
@@ -136,10 +140,17 @@ export function describeReport(report: DoctorReport): string {
     row(name, found ?? `missing: ${without}`);
     if (found === null) for (const { path, reason } of tried) row('', `${path}: ${reason}`);
   };
+  if (report.generatesKernels.length > 0) row('fusion', describeFusion(report.generatesKernels));
   for (const library of report.libraries)
     optional(library.name, library.path && `${library.version}, ${library.path}`, library);
   optional('gloo', report.gloo.path, report.gloo);
   return lines.join('\n');
+}
+
+function describeFusion(generatesKernels: readonly boolean[]): string {
+  if (generatesKernels.every(Boolean)) return 'compile() fuses kernels on CUDA';
+  const without = generatesKernels.flatMap((does, i) => (does ? [] : [`cuda:${i}`]));
+  return `compile() does not fuse kernels on ${without.join(', ')}: no NVRTC compiles for it`;
 }
 
 /** Later files override earlier ones. */

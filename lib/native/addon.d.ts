@@ -73,7 +73,12 @@ export interface Addon extends ProfileCalls {
   readonly kernelNames: string[];
 
   /** Opens cuda-backend.so. Returns undefined, or the reason why it cannot be used. */
-  openBackend(path: string, cublasltCandidates: string, ncclCandidates: string): string | undefined;
+  openBackend(
+    path: string,
+    cublasltCandidates: string,
+    ncclCandidates: string,
+    nvrtcCandidates: string,
+  ): string | undefined;
   /**
    * Opens a library by path or soname; returns its path and version, or the reason why it cannot be
    * opened.

@@ -220,10 +220,9 @@ function isFolder(file: string): boolean {
   return statSync(file, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-/** What a CUDA backend is opened with: where cuBLASLt and NCCL may lie, one candidate a line. */
-export function backendLibraries(): [cublaslt: string, nccl: string] {
-  return [
-    libraryCandidates(libraryNamed('cuBLASLt')).join('\n'),
-    libraryCandidates(libraryNamed('NCCL')).join('\n'),
-  ];
+/** What a CUDA backend is opened with: where its libraries may lie, one candidate a line. */
+export function backendLibraries(): [cublaslt: string, nccl: string, nvrtc: string] {
+  const candidates = (name: 'cuBLASLt' | 'NCCL' | 'NVRTC') =>
+    libraryCandidates(libraryNamed(name)).join('\n');
+  return [candidates('cuBLASLt'), candidates('NCCL'), candidates('NVRTC')];
 }

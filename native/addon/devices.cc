@@ -21,8 +21,8 @@ void set_text(napi_env env, napi_value object, const char* key, const char* valu
 
 // Returns nothing, or why the backend cannot be used.
 napi_value open_backend(napi_env env, napi_callback_info info) {
-  napi_value args[3] = {};
-  size_t argc = 3;
+  napi_value args[4] = {};
+  size_t argc = 4;
   napi_get_cb_info(env, info, &argc, args, nullptr, nullptr);
   Devices& devices = Devices::get();
   std::lock_guard<std::mutex> lock(devices.mutex);  // a worker may open it at the same time
@@ -48,6 +48,7 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   }
   backend->look_at("cuBLASLt", cublaslt.c_str());
   backend->look_at("NCCL", string_argument(env, args[2]).c_str());
+  backend->look_at("NVRTC", string_argument(env, args[3]).c_str());
   devices.can_fuse = reinterpret_cast<bool (*)(int32_t)>(dlsym(library, "shardwise_can_fuse"));
   devices.cuda.store(backend);
   return nullptr;

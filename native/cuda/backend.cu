@@ -10,6 +10,7 @@
 #include "cublaslt.h"
 #include "devices.h"
 #include "draw_report.cuh"
+#include "fused/nvrtc.h"
 #include "kernels/matmul/matmul_table.h"
 #include "load_kernels.h"
 #include "stream.h"
@@ -255,6 +256,7 @@ Status event_elapsed_ms(void* start, void* end, double* ms, ErrorText* error) {
 void look_at(const char* library, const char* candidates) {
   if (strcmp(library, "cuBLASLt") == 0) lt::look_at(candidates);
   if (strcasecmp(library, "NCCL") == 0) nccl::look_at(candidates);
+  if (strcmp(library, "NVRTC") == 0) nvrtc::look_at(candidates);
 }
 
 // ---- launches and scratch memory --------------------------------------------------------------

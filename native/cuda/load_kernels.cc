@@ -5,6 +5,7 @@
 
 #include "cublaslt.h"
 #include "devices.h"
+#include "fused/programs.h"
 
 namespace shardwise::cuda {
 namespace {
@@ -25,6 +26,7 @@ Status load_kernels(int32_t device, ErrorText* error) {
   const Status status = use_device(device, error);
   if (!status.ok()) return status;
   lt::allow(false);
+  fused::allow(false);
   if (loaded[device]) return kOk;
   for (const char* kernel : kernels()) {
     cudaFuncAttributes ignored;

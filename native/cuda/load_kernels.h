@@ -8,8 +8,8 @@
 
 namespace shardwise::cuda {
 
-// Loads them on this device. From then on cuBLASLt gets no products, because it loads kernels of
-// its own on demand.
+// Loads them on this device. From then on cuBLASLt gets no products and NVRTC no programs, because
+// both load kernels on demand.
 Status load_kernels(int32_t device, ErrorText* error);
 
 }  // namespace shardwise::cuda

@@ -9,7 +9,7 @@
 //   no group  runs all groups that the list marks with *
 //   quick     small shapes only; wide: long rows only
 //   sparse    few dtypes and rows of each kind, each once, for compute-sanitizer
-//   time      the three groups of timings, without tests
+//   time      the four groups of timings, without tests
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -53,6 +53,7 @@ constexpr Group kGroups[] = {
     {"indexing", Kind::Test, bytes::test_indexing, "gather, scatter, take, index_add, index_put"},
     {"optimizer", Kind::Test, bytes::test_optimizer, "optimizer steps and foreach kernels"},
     {"copies", Kind::Test, bytes::test_copies, "copies of many tensors"},
+    {"fused", Kind::Test, bytes::test_fused, "programs of pointwise steps, compiled by NVRTC"},
     {"softmax", Kind::Test, floats::test_softmax, "softmax and its gradient"},
     {"norms", Kind::Test, floats::test_norms, "layer_norm, rms_norm and their gradients"},
     {"entropy", Kind::Test, floats::test_cross_entropy, "cross_entropy and its gradient"},
@@ -64,8 +65,10 @@ constexpr Group kGroups[] = {
     {"tf32x3", Kind::Test, floats::test_tf32x3, "float32 products as three of TF32"},
     {"attention", Kind::Test, floats::test_attention, "attention and its gradient"},
     {"huge", Kind::Optional, bytes::test_huge, "tensors of more than 2^31 elements, 16 GB"},
+    {"fused-huge", Kind::Optional, bytes::test_fused_huge, "fused, 2^31 elements and more, 18 GB"},
     {"time-elements", Kind::Timing, bytes::time_elements, "bandwidth of kernels by element"},
     {"time-rows", Kind::Timing, floats::time_rows, "bandwidth of kernels by row"},
+    {"time-fused", Kind::Timing, bytes::time_fused, "bandwidth and first launch of fused kernels"},
     {"time-products", Kind::Timing, floats::time_products, "TFLOP/s of matmul and attention"}};
 
 void list_groups() {

@@ -36,6 +36,9 @@ void test_indexing();
 void test_optimizer();
 void test_copies();
 void test_huge();
+void test_fused();
+void test_fused_huge();
+void time_fused();
 void time_elements();
 }  // namespace bytes
 
