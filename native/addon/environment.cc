@@ -149,7 +149,7 @@ void order_behind(Stream& stream, Stream& other, uint64_t sequence, Stream* writ
       if (inherit) inherit(s);
     };
     stream.enqueue(wait, "wait for a stream");
-    stream.note_wait(other, sequence);
+    stream.remember_wait(other, sequence);
   } else if (writer && writer->failed()) {
     stream.enqueue(std::move(inherit));
   }

@@ -94,9 +94,9 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
     const uint64_t sequence = owner_is_last ? entry.last_sequence : owner.claimed();
     allocator->free(block, collected, owner.progress(), sequence);
   } else {
-    const auto way = std::make_shared<BlockReturn>(block, allocator, owner.progress());
-    if (!entry.recorded) owner.return_behind(*entry.last_stream, entry.last_sequence, way);
-    return_when_others_are_done(entry, way);
+    const auto returned = std::make_shared<BlockReturn>(block, allocator, owner.progress());
+    if (!entry.recorded) owner.return_behind(*entry.last_stream, entry.last_sequence, returned);
+    return_when_others_are_done(entry, returned);
   }
   if (bytes > 0) remember(entry, -bytes);
 }

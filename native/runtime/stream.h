@@ -118,7 +118,7 @@ class Stream {
   // Whether the next command comes behind that command of `other`.
   bool has_waited_for(const Stream& other, uint64_t sequence) const;
   // The same without a mark: the caller has enqueued a wait for the command.
-  void note_wait(const Stream& other, uint64_t sequence);
+  void remember_wait(const Stream& other, uint64_t sequence);
   // Returns memory of this stream to its pool as soon as the stream has waited for that command of
   // `other`, which used it last.
   void return_behind(const Stream& other, uint64_t sequence, std::shared_ptr<BlockReturn> block);

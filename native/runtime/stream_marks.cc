@@ -80,7 +80,7 @@ bool Stream::has_waited_for(const Stream& other, uint64_t sequence) const {
   return found != waited_for_.end() && found->second.sequence >= sequence;
 }
 
-void Stream::note_wait(const Stream& other, uint64_t sequence) {
+void Stream::remember_wait(const Stream& other, uint64_t sequence) {
   Waited& waited = waited_for_[&other];
   if (waited.sequence >= sequence) return;
   waited.sequence = sequence;
