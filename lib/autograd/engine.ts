@@ -4,7 +4,7 @@
  */
 import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
-import { hooks, inRegion } from '../core/hooks.js';
+import { hooks, inRegion, layers } from '../core/hooks.js';
 import { closeScope, openScope, outsideScopes, type Scope, setScope } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
 import type { Storage } from '../core/storage.js';
@@ -251,7 +251,7 @@ class BackwardRun implements BackwardPass {
     const mark = this.scope === null ? 0 : this.scope.storages.length;
     joinHeld(
       held,
-      (storage) => this.isOurs(storage),
+      (g) => this.madeMemoryOf(g),
       (outputNr, g) => this.deliver(node, outputNr, g),
     );
     for (const { g } of held) this.release(g);
@@ -290,6 +290,13 @@ class BackwardRun implements BackwardPass {
   private freeIfOurs(storage: Storage): void {
     if (storage.retains === 0 && storage.handle !== 0 && this.isOurs(storage))
       storage.free('backward used it up');
+  }
+
+  /** Whether this run, or the capture that it is part of, made the memory of a gradient. */
+  private madeMemoryOf(g: Tensor): boolean {
+    const storage = g.storage as Storage;
+    const { capture } = layers.backend;
+    return capture === null ? this.isOurs(storage) : capture.madeMemory(g) && !storage.exposed;
   }
 
   /** Whether this run made the memory, and no user code sees it. */

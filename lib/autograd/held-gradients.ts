@@ -5,7 +5,6 @@
  */
 import type { AnyOp } from '../core/op.js';
 import { type Shape, sameShape } from '../core/shape.js';
-import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { isAnomalyEnabled } from './anomaly.js';
 import { isGradEnabled } from './grad-mode.js';
@@ -39,11 +38,11 @@ export function heldGradient(node: Node, grads: Gradients): HeldGradient | null 
 
 /**
  * Calls `deliver` with the gradient of each output, once for each kind of part. `isOurs`: whether
- * the backward pass made a storage, and no user code sees it.
+ * the backward pass made the memory of a gradient, and no user code sees it.
  */
 export function joinHeld(
   held: readonly HeldGradient[],
-  isOurs: (storage: Storage) => boolean,
+  isOurs: (g: Tensor) => boolean,
   deliver: (outputNr: number, g: Tensor) => void,
 ): void {
   const rest = new Set(held);
@@ -63,15 +62,13 @@ const isOfSameWhole = (a: HeldGradient, b: HeldGradient): boolean =>
   sameShape(a.strides, b.strides);
 
 /** Whether gradients are views of one storage that nobody else owns. */
-function haveMemoryAlone(
-  group: readonly HeldGradient[],
-  isOurs: (storage: Storage) => boolean,
-): boolean {
-  const storage = group[0]?.g.storage ?? null;
+function haveMemoryAlone(group: readonly HeldGradient[], isOurs: (g: Tensor) => boolean): boolean {
+  const [{ g: first }] = group as [HeldGradient];
+  const { storage } = first;
   return (
     storage !== null &&
     storage.retains === group.length &&
-    isOurs(storage) &&
+    isOurs(first) &&
     group.every(({ g }) => g.storage === storage)
   );
 }

@@ -78,6 +78,8 @@ export interface CaptureHooks {
   readonly isWholeStep: boolean;
   /** Records an effect of a graph whose run is captured, and returns what stands for its value. */
   repeatsEffect(name: string, operands: readonly unknown[], params: object): unknown;
+  /** Whether a call of the capture made the memory of a tensor. */
+  madeMemory(t: Tensor): boolean;
   /** Whether a gradient may become `.grad` without a copy: no other tensor needs its memory. */
   takesOver(grad: Tensor): boolean;
   /**

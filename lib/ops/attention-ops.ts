@@ -214,11 +214,13 @@ function gradientsOf(ctx: VjpContext<Attention>, inputs: BackwardInputs): readon
 }
 
 /**
- * The windows of operands that are parts of a tensor. A graph has no such memory: its calls do not
- * depend on how operands lie in storages.
+ * The windows of operands that are parts of a tensor. A captured backward pass has none: it gets
+ * its operands from outside, next time perhaps from other memory.
  */
 function windowsOfParts(ctx: VjpContext<Attention>, operands: Tensor[]): BlockWindows | null {
-  if (layers.backend.capture !== null || operands.some((t) => t.sharding !== null)) return null;
+  const { capture } = layers.backend;
+  const isBackwardAlone = capture !== null && !capture.keepsSaved;
+  if (isBackwardAlone || operands.some((t) => t.sharding !== null)) return null;
   // the kernels write features side by side
   const fits = ({ shape, strides }: Tensor): boolean => shape[3] === 1 || strides[3] === 1;
   return blockWindows(operands.map((t, i) => (ctx.isPart(i) && fits(t) ? t : null)));

@@ -8,7 +8,7 @@ import type { EffectName, RunValue } from '../graph/effects.js';
 import { recordFork, recordSeed } from './draws.js';
 import { recordCall } from './functions.js';
 import { refuseOpaque } from './generators.js';
-import { recordGrad, takesOver } from './grads.js';
+import { madeMemory, recordGrad, takesOver } from './grads.js';
 import { recordHook } from './hooks.js';
 import { runModuleHook } from './module-hooks.js';
 import { recordOpaqueHook } from './opaque-hooks.js';
@@ -77,6 +77,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
   return {
     repeatsEffect: (name, operands, params) =>
       recordStateEffect(recorder, name as EffectName, operands as readonly RunValue[], params),
+    madeMemory: (t) => madeMemory(recorder, t),
     takesOver: (grad) => takesOver(recorder, grad),
     keepsSaved: recorder.level === 'lowered',
     isWholeStep: recorder.isWholeStep,

@@ -25,3 +25,10 @@ export function takesOver(recorder: Recorder, grad: Tensor): boolean {
   recorder.taken.add(storage);
   return true;
 }
+
+/** Whether a call made the memory of a tensor, which is then no input of the graph. */
+export function madeMemory({ known }: Recorder, { storage }: Tensor): boolean {
+  const first = storage === null ? undefined : known.tensorOn(storage);
+  const value = first && known.get(first);
+  return value !== undefined && 'node' in value && value.node.kind === 'call';
+}

@@ -1,6 +1,6 @@
 /** Compares a compiled function with the same function run eagerly: values, gradients, versions. */
 import assert from 'node:assert/strict';
-import { aotAutograd, type CompileBackend, type GraphModule } from '../../../lib/compile/index.js';
+import { aotAutograd, type CompileOptions, type GraphModule } from '../../../lib/compile/index.js';
 import { compile, manualSeed, rand, Tensor } from '../../../lib/index.js';
 
 type Fn = (...args: Tensor[]) => Tensor | readonly Tensor[];
@@ -24,7 +24,11 @@ function observed(fn: Fn, make: () => Tensor[], seed: number): unknown {
 }
 
 /** Runs the function eagerly and compiled, at the capture and at two replays. */
-export function assertEqualRuns(fn: Fn, make: () => Tensor[], backend: CompileBackend): void {
+export function assertEqualRuns(
+  fn: Fn,
+  make: () => Tensor[],
+  backend: NonNullable<CompileOptions['backend']>,
+): void {
   const compiled = compile(fn, { backend, fullgraph: true });
   for (const seed of [1, 2, 3])
     assert.deepEqual(observed(compiled, make, seed), observed(fn, make, seed));
