@@ -154,7 +154,12 @@ class Signature {
   }
 }
 
-const DTYPES = { float: 'kFloats', int64: 'kInt64', bool: 'kBool' } as const;
+const DTYPES = {
+  float: 'kFloats',
+  float64: 'kFloat64',
+  int64: 'kInt64',
+  bool: 'kBool',
+} as const;
 
 /** Every input may be a number, and all have the sizes of the output: TypeScript broadcasts. */
 function pointwiseOperands(arity: number): string {

@@ -12,8 +12,8 @@
  * - `name[count]` is a list of as many operands as the kernel parameter `count` says. Lists come
  *   last among the inputs, and all have the same parameter.
  * - Layout: `dense` is row-major without gaps; `indexView` has sizes and strides and no data.
- * - Dtype: `float`, `int64`, `bool`, several of them as `float|bool`, a capital letter for operands
- *   of one dtype, both as `float T`, or `acc(T)`: float64 for float64, else float32.
+ * - Dtype: `float`, `float64`, `int64`, `bool`, several of them as `float|bool`, a capital letter for
+ *   operands of one dtype, both as `float T`, or `acc(T)`: float64 for float64, else float32.
  * - Shape: `[r, c]` names dims, which are equal wherever the name is the same. A dim named after a
  *   kernel parameter has its value. `[...]` is any shape, `[...s]` one that all operands with it
  *   share, `[...s, n]` the same with at least one dim. `numel(r)` is any shape of r elements,
@@ -49,7 +49,7 @@ export interface Operand {
   readonly shape: OperandShape;
 }
 
-export type DtypeClass = 'float' | 'int64' | 'bool';
+export type DtypeClass = 'float' | 'float64' | 'int64' | 'bool';
 
 /** A condition on operands, dims and kernel parameters. */
 export interface Relation {
@@ -96,7 +96,7 @@ export const relations: Readonly<Record<string, readonly ArgKind[]>> = {
 };
 
 const OPERAND =
-  /^(\w+)(?:\[(\w+)\])?(\?)?: *(?:(dense|indexView) *)?((?:float|int64|bool)(?:\|(?:float|int64|bool))*)? *(?:([A-Z])\b|acc\(([A-Z])\))? *(\[.*\]|numel\(.*\))$/;
+  /^(\w+)(?:\[(\w+)\])?(\?)?: *(?:(dense|indexView) *)?((?:float64|float|int64|bool)(?:\|(?:float64|float|int64|bool))*)? *(?:([A-Z])\b|acc\(([A-Z])\))? *(\[.*\]|numel\(.*\))$/;
 const REST = /^\.\.\.(\w*)$/;
 const NAME = /^[a-z]\w*$/i;
 

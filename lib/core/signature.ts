@@ -105,6 +105,8 @@ export function underName<F extends Body>(name: string, body: F): F {
         callContext.op = name;
         try {
           return call(a, b, c, d, e, f, o);
+        } catch (error) {
+          throw namedAfter(error, name);
         } finally {
           callContext.op = null;
         }
@@ -114,6 +116,8 @@ export function underName<F extends Body>(name: string, body: F): F {
         callContext.op = name;
         try {
           return call(...args);
+        } catch (error) {
+          throw namedAfter(error, name);
         } finally {
           callContext.op = null;
         }

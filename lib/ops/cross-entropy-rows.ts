@@ -32,6 +32,7 @@ export type CrossEntropy = ParamsOf<typeof crossEntropyParams>;
 
 const crossEntropyBackward: Op<ShardOfClasses> = defineOp({
   name: 'crossEntropyBackward',
+  calledBy: 'crossEntropy',
   doc: 'Gradient of crossEntropy for the logits of all classes, or of some.',
   inputs: ['g', 'logits', 'lse', 'target', 'weight?'],
   outputs: ['glogits'],
@@ -101,6 +102,7 @@ export const lossDtype = (logits: DType): DType => (logits === float64 ? float64
 /** One loss for each row; reduction is composed below. @internal */
 export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'crossEntropyRows',
+  calledBy: 'crossEntropy',
   autocast: 'float32 on cuda',
   widens: true,
   differentiable: [0],
@@ -206,6 +208,7 @@ type LossWithGradient = ParamsOf<typeof withGradientParams>;
  */
 export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
   name: 'crossEntropyWithGradient',
+  calledBy: 'crossEntropy',
   autocast: 'float32 on cuda',
   widens: true,
   differentiable: [0],

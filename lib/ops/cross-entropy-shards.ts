@@ -3,7 +3,8 @@
  * gives two numbers for each row; the ranks exchange these.
  *
  * With the labels l of all classes, `mass` their sum and `score` the sum of l x, the loss of a row
- * is mass * lse - score. Ranks add their scores. They bring their lse to the largest one first.
+ * is mass * lse - score. Ranks add their scores. They bring their lse to the largest one first. All
+ * of these are float64, because the difference is small where logits are large.
  */
 
 import { reduced } from '../core/decompose.js';
@@ -76,6 +77,7 @@ type Statistics = ParamsOf<typeof statisticsParams>;
 
 const crossEntropyStatistics: Op<Statistics, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'crossEntropyStatistics',
+  calledBy: 'crossEntropy',
   doc:
     'What a shard of the classes adds to crossEntropy: for each row the log of the sum of ' +
     'exponentials, and the sum of the logits times their labels.',
@@ -83,21 +85,23 @@ const crossEntropyStatistics: Op<Statistics, readonly [Tensor, Tensor, Tensor]> 
   outputs: ['lse', 'score'],
   operands:
     '(logits: float T[r, c], target: int64 numel(r), weight?: float numel(classes)) -> ' +
-    '(lse: dense acc(T) [r, 1], score: dense acc(T) numel(r)) where inside(firstClass, c, classes)',
+    '(lse: dense float64 [r, 1], score: dense float64 numel(r)) ' +
+    'where inside(firstClass, c, classes)',
   params: statisticsParams,
   sharding: crossEntropyStatisticsRule<Statistics>(() => crossEntropyStatistics),
-  meta: ([{ shape, dtype, device }], { shards }) => {
-    const [rows, inner] = [shape[0] as number, dtype === float64 ? float64 : float32];
+  meta: ([{ shape, device }], { shards }) => {
+    const rows = shape[0] as number;
     return [
-      { shape: [rows, shards], strides: null, dtype: inner, device },
-      { shape: [rows], strides: null, dtype: inner, device },
+      { shape: [rows, shards], strides: null, dtype: float64, device },
+      { shape: [rows], strides: null, dtype: float64, device },
     ];
   },
   vjp: 'not-differentiable',
   decompose: ([x, target, weight], params) => {
-    const { labels, counted } = labelsOf(x, target, weight, params);
-    const score = where(labels.eq(0), 0, x.mul(labels)).sum(1);
-    return [x.logsumexp(1, { keepdim: true }), where(counted, score, 0)];
+    const wide = x.to(float64);
+    const { labels, counted } = labelsOf(wide, target, weight, params);
+    const score = where(labels.eq(0), 0, wide.mul(labels)).sum(1);
+    return [wide.logsumexp(1, { keepdim: true }), where(counted, score, 0)];
   },
   samples: () => {
     const target = sampleTensor([4], { dtype: int64, low: 0, high: 9 });
@@ -137,9 +141,11 @@ export function lossesOfShards(
   const [sum, score] = reduced(stack([sums, scores as Tensor])).unbind(0) as [Tensor, Tensor];
   const lse = largest.add(sum.log());
   const counted = target.ne(ignoreIndex);
+  const inner = logits.dtype === float64 ? float64 : float32;
+  // The kernel reads weights in its own dtype.
   const total =
     weight.storage === null
       ? lse
-      : lse.mul(massOf(where(counted, target, 0), weight.to(lse.dtype), labelSmoothing));
-  return [where(counted, total.sub(score), 0), lse];
+      : lse.mul(massOf(where(counted, target, 0), weight.to(inner).to(float64), labelSmoothing));
+  return [where(counted, total.sub(score), 0).to(inner), lse.to(inner)];
 }

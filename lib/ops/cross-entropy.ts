@@ -9,7 +9,7 @@ import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float16, int64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/modes.js';
-import { checkProbability } from '../core/options.js';
+import { checkNumber, checkProbability } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { defineFunction, underName } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
@@ -79,6 +79,7 @@ export const crossEntropy = underName(
       requireTensor(logits, 'crossEntropy');
       requireTensor(target, 'crossEntropy', 'target');
       checkReduction('crossEntropy', reduction);
+      checkNumber('crossEntropy', 'ignoreIndex', ignoreIndex, { whole: true });
       checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
       const { target: classes, weight: factors } = parallelOperands('crossEntropy', logits, {
         target,
@@ -257,6 +258,7 @@ export const nllLoss = underName(
       requireTensor(input, 'nllLoss');
       requireTensor(target, 'nllLoss', 'target');
       checkReduction('nllLoss', reduction);
+      checkNumber('nllLoss', 'ignoreIndex', ignoreIndex, { whole: true });
       const [logp] = autocastOperands('float32 on cuda', [input] as const);
       const { rows, labels, shape } = toRows('nllLoss', logp, target, weight);
       const counted = labels.ne(ignoreIndex);

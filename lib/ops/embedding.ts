@@ -1,11 +1,10 @@
 /** Rows of a table by index: embedding and oneHot. */
 
-import { calledAs } from '../core/call-context.js';
 import { bool, int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
 import { checkNumber } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
-import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
+import { defineFunction, type MethodOf, methodOf, underName } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { indexSelect, requireIndex } from './index-select.js';
 import { addMethod } from './method.js';
@@ -23,31 +22,35 @@ import { scatter } from './scatter.js';
  * ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.embedding`
  */
-export const embedding = defineFunction(
-  'embedding(input, /, weight, paddingIdx)',
-  (input: Tensor, weight: Tensor, paddingIdx: number | null = null): Tensor => {
-    requireTensor(weight, 'embedding', 'weight');
-    requireIndex(input, 'embedding');
-    if (weight.shape.length !== 2)
-      throw new ShapeError(
-        `embedding: expected a weight of 2 dims, got ${formatShape(weight.shape)}`,
-        { op: 'embedding' },
-      );
-    if (weight.shape[0] === 0 && input.numel() > 0)
-      throw new IndexError('embedding: a weight without rows has none for an index', {
-        op: 'embedding',
-        shape: weight.shape,
-      });
-    const table = paddingIdx === null ? weight : withoutGradient(weight, paddingIdx);
-    return reshapeIfNeeded(indexSelect(table, 0, reshapeIfNeeded(input, [-1])), [
-      ...input.shape,
-      weight.shape[1] as number,
-    ]);
-  },
+export const embedding = underName(
+  'embedding',
+  defineFunction(
+    'embedding(input, /, weight, paddingIdx)',
+    (input: Tensor, weight: Tensor, paddingIdx: number | null = null): Tensor => {
+      requireTensor(weight, 'embedding', 'weight');
+      requireIndex(input, 'embedding');
+      if (weight.shape.length !== 2)
+        throw new ShapeError(
+          `embedding: expected a weight of 2 dims, got ${formatShape(weight.shape)}`,
+          { op: 'embedding' },
+        );
+      if (weight.shape[0] === 0 && input.numel() > 0)
+        throw new IndexError('embedding: a weight without rows has none for an index', {
+          op: 'embedding',
+          shape: weight.shape,
+        });
+      const table = paddingIdx === null ? weight : withoutGradient(weight, paddingIdx);
+      return reshapeIfNeeded(indexSelect(table, 0, reshapeIfNeeded(input, [-1])), [
+        ...input.shape,
+        weight.shape[1] as number,
+      ]);
+    },
+  ),
 );
 
 function withoutGradient(weight: Tensor, row: number): Tensor {
   const rows = weight.shape[0] as number;
+  checkNumber('embedding', 'paddingIdx', row, { whole: true });
   if (row < -rows || row >= rows)
     throw new IndexError(`embedding: paddingIdx ${row} is out of range for ${rows} rows`, {
       op: 'embedding',
@@ -67,22 +70,18 @@ function withoutGradient(weight: Tensor, row: number): Tensor {
  * DtypeError, ArgumentError for another index
  * @see PyTorch `torch.nn.functional.one_hot`
  */
-export const oneHot = defineFunction(
-  'oneHot(input, /, numClasses)',
-  (input: Tensor, numClasses = -1): Tensor => {
+export const oneHot = underName(
+  'oneHot',
+  defineFunction('oneHot(input, /, numClasses)', (input: Tensor, numClasses = -1): Tensor => {
     requireIndex(input, 'oneHot');
     checkNumber('oneHot', 'numClasses', numClasses, { from: -1, whole: true });
     const classes =
-      numClasses >= 0
-        ? numClasses
-        : input.numel() === 0
-          ? 0
-          : Number(calledAs('oneHot', () => input.amax().item())) + 1;
+      numClasses >= 0 ? numClasses : input.numel() === 0 ? 0 : Number(input.amax().item()) + 1;
     if (classes === 0 && input.numel() > 0)
       throw new ArgumentError('oneHot: no index is below 0 classes', { op: 'oneHot', numClasses });
     const zeros = input.newZeros([...input.shape, classes], { dtype: int64 });
     return scatter(zeros, -1, input.unsqueeze(-1), 1);
-  },
+  }),
 );
 
 addMethod('embedding', methodOf(embedding));

@@ -4,8 +4,7 @@
  */
 
 import { autocastOperands } from '../core/autocast.js';
-import { ArgumentError } from '../core/errors.js';
-import { checkOneOf } from '../core/options.js';
+import { checkNumber, checkOneOf } from '../core/options.js';
 import { broadcastShapes } from '../core/shape.js';
 import { defineFunction, type MethodOf, underName } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -157,11 +156,7 @@ export const smoothL1Loss = defineComposite(
     ): Tensor => {
       checkPair('smoothL1Loss', input, target, reduction);
       const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
-      if (beta < 0)
-        throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, {
-          op: 'smoothL1Loss',
-          beta,
-        });
+      checkNumber('smoothL1Loss', 'beta', beta, { from: 0 });
       if (beta === 0) return l1Loss(x, y, { reduction });
       const difference = x.sub(y);
       const distance = difference.abs();
@@ -192,11 +187,7 @@ export const huberLoss = defineComposite(
     'huberLoss(input, /, target, reduction, delta)',
     (input: Tensor, target: Tensor, reduction: LossReduction = 'mean', delta = 1): Tensor => {
       checkPair('huberLoss', input, target, reduction);
-      if (!(delta > 0))
-        throw new ArgumentError(`huberLoss: delta must be above 0, got ${delta}`, {
-          op: 'huberLoss',
-          delta,
-        });
+      checkNumber('huberLoss', 'delta', delta, { above: 0 });
       return smoothL1Loss(input, target, { reduction, beta: delta }).mul(delta);
     },
   ),

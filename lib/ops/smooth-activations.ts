@@ -6,7 +6,7 @@
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkLimit, checkNumber } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
-import { defineFunction, type MethodOf } from '../core/signature.js';
+import { defineFunction, type MethodOf, underName } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { elu, leakyRelu, softplus } from './activation.js';
 import { defineComposite } from './composite.js';
@@ -184,29 +184,32 @@ export const softmin = defineComposite(
  * @see PyTorch `torch.nn.functional.gumbel_softmax`; Jang et al., arXiv:1611.01144; Maddison et
  * al., arXiv:1611.00712
  */
-export const gumbelSoftmax = defineFunction(
-  'gumbelSoftmax(logits, /, tau, hard, eps, dim, *, generator)',
-  (
-    logits: Tensor,
-    tau = 1,
-    hard = false,
-    eps = 1e-10,
-    dim = -1,
-    { generator }: Pick<RandomOptions, 'generator'> = {},
-  ): Tensor => {
-    requireTensor(logits, 'gumbelSoftmax', 'logits');
-    checkFlag('gumbelSoftmax', 'hard', hard);
-    checkNumber('gumbelSoftmax', 'eps', eps); // accepted and ignored, as in PyTorch
-    requireFloating(logits, 'gumbelSoftmax', 'logits');
-    wrapDim(dim, logits.ndim, 'gumbelSoftmax');
-    const uniform = randLike(logits, generator ? { generator } : {});
-    const exponential = uniform.neg().log1p().neg().clamp({ min: 1e-30 });
-    const soft = logits.sub(exponential.log()).div(tau).softmax(dim);
-    if (!hard) return soft;
-    const largest = soft.detach().argmax(dim, true);
-    const ones = soft.detach().zerosLike().scatter(dim, largest, 1);
-    return ones.sub(soft.detach()).add(soft);
-  },
+export const gumbelSoftmax = underName(
+  'gumbelSoftmax',
+  defineFunction(
+    'gumbelSoftmax(logits, /, tau, hard, eps, dim, *, generator)',
+    (
+      logits: Tensor,
+      tau = 1,
+      hard = false,
+      eps = 1e-10,
+      dim = -1,
+      { generator }: Pick<RandomOptions, 'generator'> = {},
+    ): Tensor => {
+      requireTensor(logits, 'gumbelSoftmax', 'logits');
+      checkFlag('gumbelSoftmax', 'hard', hard);
+      checkNumber('gumbelSoftmax', 'eps', eps); // accepted and ignored, as in PyTorch
+      requireFloating(logits, 'gumbelSoftmax', 'logits');
+      wrapDim(dim, logits.ndim, 'gumbelSoftmax');
+      const uniform = randLike(logits, generator ? { generator } : {});
+      const exponential = uniform.neg().log1p().neg().clamp({ min: 1e-30 });
+      const soft = logits.sub(exponential.log()).div(tau).softmax(dim);
+      if (!hard) return soft;
+      const largest = soft.detach().argmax(dim, true);
+      const ones = soft.detach().zerosLike().scatter(dim, largest, 1);
+      return ones.sub(soft.detach()).add(soft);
+    },
+  ),
 );
 
 declare module '../core/tensor.js' {

@@ -23,7 +23,8 @@ constexpr uint8_t kOptional = 1, kDense = 2, kIndexView = 4, kAccumulated = 8;  
 constexpr uint16_t bit(DType dtype) { return uint16_t(1u << static_cast<int32_t>(dtype)); }
 constexpr uint16_t kFloats =
     bit(DType::Float32) | bit(DType::Float64) | bit(DType::Float16) | bit(DType::BFloat16);
-constexpr uint16_t kInt64 = bit(DType::Int64), kBool = bit(DType::Bool), kAnyDType = 0xffff;
+constexpr uint16_t kFloat64 = bit(DType::Float64), kInt64 = bit(DType::Int64),
+                   kBool = bit(DType::Bool), kAnyDType = 0xffff;
 
 // An operand: inputs from 0 on, outputs from -1 down.
 using OperandIndex = int8_t;

@@ -18,6 +18,7 @@ import {
 const words = new Float64Array(addon.words);
 const stream = addon.defaultStream(0);
 const FLOAT32 = 0;
+const FLOAT64 = 1;
 const INT64 = 4;
 
 function storage(bytes: number): number {
@@ -165,8 +166,15 @@ const misfits: Record<string, () => void> = {
     submit(
       'cross_entropy_statistics',
       [view([8, 2]), view([8], { dtype: INT64 }), absent],
-      [view([8, 1]), view([8])],
+      [view([8, 1], { dtype: FLOAT64 }), view([8], { dtype: FLOAT64 })],
       [-100, 0, 3, 4],
+    ),
+  'statistics of a loss that are not float64': () =>
+    submit(
+      'cross_entropy_statistics',
+      [view([8, 2]), view([8], { dtype: INT64 }), absent],
+      [view([8, 1]), view([8], { dtype: FLOAT64 })],
+      [-100, 0, 2, 4],
     ),
   'an output that overlaps itself': () =>
     submit('fill', [], [view([1000, 1000], { strides: [0, 0] })], [1, 0]),

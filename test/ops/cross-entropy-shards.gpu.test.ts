@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import {
   bfloat16,
+  crossEntropy,
   type DType,
   float16,
   float32,
@@ -13,7 +14,7 @@ import {
   tensor,
 } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
-import { type Loss, ofShards, statisticsOf } from './shards-of-classes.js';
+import { type Loss, ofAllClasses, ofShards, statisticsOf } from './shards-of-classes.js';
 
 const room = new Map<DType, { rtol: number; atol: number }>([
   [float64, { rtol: 1e-11, atol: 1e-12 }],
@@ -59,6 +60,29 @@ describe('cross entropy of shards of the classes on a GPU', () => {
             const inner = room.get(dtype === float64 ? float64 : float32);
             assert.ok(got.losses.cpu().allclose(expected.losses, inner), `${got.losses}`);
             assert.ok(got.gradient.cpu().allclose(expected.gradient, room.get(dtype)));
+          }
+        });
+
+  for (const [what, ends] of Object.entries(splits))
+    for (const labelSmoothing of [0, 0.3])
+      for (const weighted of [false, true])
+        it(`is near to float64 where logits are large: ${what}, smoothing ${labelSmoothing}, weights ${weighted}`, () => {
+          manualSeed(5);
+          const classes = ends.at(-1) as number;
+          const bases = tensor([1e4, -1e4, 3e4, 0]).unsqueeze(1);
+          const logits = randn([4, classes]).mul(3).add(bases);
+          const target = randint(0, classes, [4]);
+          const weight = weighted ? rand([classes]) : null;
+          const loss = onGpu({ logits, target, weight, ignoreIndex: 2, labelSmoothing });
+          const expected = ofAllClasses(loss, loss.logits.newOnes([4])).losses;
+          const near = { rtol: 1e-5, atol: 1e-5 };
+          const { losses } = ofShards(loss, loss.logits.newOnes([4]), ends);
+          assert.ok(losses.to(float64).allclose(expected, near), `shards ${losses}, ${expected}`);
+          const options = { weight: loss.weight ?? undefined, ignoreIndex: 2, labelSmoothing };
+          for (const x of [loss.logits, loss.logits.detach().requiresGrad_()]) {
+            const whole = crossEntropy(x, loss.target, { ...options, reduction: 'none' });
+            const close = whole.to(float64).allclose(expected, near);
+            assert.ok(close, `whole ${whole}, ${expected}`);
           }
         });
 

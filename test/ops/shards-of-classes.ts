@@ -53,7 +53,7 @@ export function ofShards(loss: Loss, incoming: Tensor, ends: readonly number[]):
     statistics.map(([lse]) => lse),
     1,
   );
-  const lse = logs.logsumexp(1);
+  const lse = logs.logsumexp(1); // float64, as the scores
   const score = stack(statistics.map(([, own]) => own)).sum(0);
   const counted = target.ne(ignoreIndex);
   const label = where(counted, target, 0);
@@ -64,10 +64,14 @@ export function ofShards(loss: Loss, incoming: Tensor, ends: readonly number[]):
     .add(weights.mean().mul(labelSmoothing));
   const gradients = shards.map(({ x, firstClass }) => {
     const params = { ignoreIndex, labelSmoothing, firstClass, classes };
-    return run('crossEntropyBackward', [incoming, x, lse, target, weight], params)[0] as Tensor;
+    return run(
+      'crossEntropyBackward',
+      [incoming, x, lse.to(incoming.dtype), target, weight],
+      params,
+    )[0] as Tensor;
   });
   return {
-    losses: where(counted, mass.mul(lse).sub(score), 0),
+    losses: where(counted, mass.mul(lse).sub(score), 0).to(incoming.dtype),
     gradient: cat(gradients, 1),
   };
 }

@@ -1,7 +1,8 @@
 // Cross entropy of rows of logits, with the label smoothing of PyTorch: the label of class c is
 // l[c] = w[c] ((1 - s) [c = t] + s / n), mass the sum of l and score that of l x. The loss is
 // mass lse - score, its gradient g (mass softmax(x) - l), from lse or from the same read of a row.
-// Logits of some classes give the lse and the score of these, or their gradient.
+// lse and score are taken relative to the largest logit, because they cancel where logits are large.
+// Logits of some classes give the lse and the score of these in float64, or their gradient.
 #include <cmath>
 #include <vector>
 
@@ -51,7 +52,8 @@ template <class T>
 struct Classes {
   const int64_t n, first, ignored;   // the columns of the logits are the classes first to first + n
   const std::vector<T> w;            // of all classes
-  const T weight_sum, smooth, each;  // `each`: the label that smoothing adds to every class
+  const double weight_sum, own_sum;  // of all classes, of the columns
+  const double smooth, each;         // `each`: the label that smoothing adds to every class
 
   Classes(const TensorView& weight, int64_t columns, int64_t first_class, int64_t all,
           double smoothing, double ignore_index)
@@ -59,32 +61,27 @@ struct Classes {
         first(first_class),
         ignored(static_cast<int64_t>(ignore_index)),
         w(class_weights<T>(weight, all)),
-        weight_sum(row_sum(w.data(), all)),
-        smooth(static_cast<T>(smoothing)),
-        each(smooth / static_cast<T>(all)) {}
+        weight_sum(row_wide_sum(w.data(), all)),
+        own_sum(row_wide_sum(w.data() + first, columns)),
+        smooth(smoothing),
+        each(smoothing / static_cast<double>(all)) {}
 
   bool has(int64_t t) const { return t >= first && t < first + n; }
 
-  // The sum of the labels of all classes.
-  double mass(int64_t t) const {
-    return (1 - static_cast<double>(smooth)) * static_cast<double>(w[t]) +
-           static_cast<double>(each) * static_cast<double>(weight_sum);
-  }
+  // The label of the target itself, and the sums of the labels of all classes and of the columns.
+  double hit(int64_t t) const { return (1 - smooth) * static_cast<double>(w[t]); }
+  double mass(int64_t t) const { return hit(t) + each * weight_sum; }
+  double own_mass(int64_t t) const { return (has(t) ? hit(t) : 0) + each * own_sum; }
 
-  // The sum of the logits times their labels; 0 for an ignored target.
-  double score(const T* x, int64_t t) const {
-    if (t == ignored) return 0;
+  // The sum of the logits, less `base`, times their labels. Overwrites y.
+  double score(const T* x, T base, int64_t t, T* y) const {
     double sum = 0;
-    if (has(t))
-      sum = (1 - static_cast<double>(smooth)) * static_cast<double>(w[t]) *
-            static_cast<double>(x[t - first]);
-    if (smooth > T(0))
-      sum += static_cast<double>(each) * static_cast<double>(row_dot(w.data() + first, x, n));
+    if (has(t)) sum = hit(t) * (static_cast<double>(x[t - first]) - static_cast<double>(base));
+    if (smooth > 0) {
+      row_affine(x, T(1), -base, y, n);
+      sum += each * static_cast<double>(row_dot(w.data() + first, y, n));
+    }
     return sum;
-  }
-
-  double loss(const T* x, double lse, int64_t t) const {
-    return t == ignored ? 0 : mass(t) * lse - score(x, t);
   }
 
   // y = g (mass softmax(x) - labels); 0 for an ignored target.
@@ -95,17 +92,25 @@ struct Classes {
     }
     row_exp(x, lse, y, n);
     row_affine(y, g * static_cast<T>(mass(t)), T(0), y, n);
-    if (smooth > T(0)) row_scale_add(w.data() + first, -g * each, y, n);
-    if (has(t)) y[t - first] -= g * (T(1) - smooth) * w[t];
+    if (smooth > 0) row_scale_add(w.data() + first, -g * static_cast<T>(each), y, n);
+    if (has(t)) y[t - first] -= g * static_cast<T>(hit(t));
   }
 };
 
+// The largest logit, or 0 if all are -inf, and the lse less this.
 template <class T>
-double log_sum(const T* x, int64_t n) {
-  const T largest = n > 0 ? row_max(x, n) : T(-INFINITY);
-  if (largest == T(-INFINITY)) return -INFINITY;
-  return static_cast<double>(largest) + std::log(static_cast<double>(row_exp_sum(x, largest, n)));
-}
+struct LogSum {
+  T base = T(0);
+  double rest = -INFINITY;
+
+  LogSum(const T* x, int64_t n) {
+    const T largest = n > 0 ? row_max(x, n) : T(-INFINITY);
+    if (largest == T(-INFINITY)) return;
+    base = largest;
+    rest = std::log(static_cast<double>(row_exp_sum(x, base, n)));
+  }
+  double lse() const { return static_cast<double>(base) + rest; }
+};
 
 // What a call computes for each row, and the classes of its logits.
 struct Forward {
@@ -114,6 +119,16 @@ struct Forward {
   bool scores;  // instead of losses
   const TensorView &value, &lse;
   const TensorView* gradient = nullptr;
+
+  // The loss or the score of a row with the logits x. Overwrites y.
+  template <class T>
+  double value_of(const Classes<T>& labels, const T* x, const LogSum<T>& sum, int64_t t,
+                  T* y) const {
+    if (t == labels.ignored) return 0;
+    const double score = labels.score(x, sum.base, t, y);
+    return scores ? score + static_cast<double>(sum.base) * labels.own_mass(t)
+                  : labels.mass(t) * sum.rest - score;
+  }
 };
 
 Status forward(const KernelCall& call, const Forward& f) {
@@ -132,13 +147,13 @@ Status forward(const KernelCall& call, const Forward& f) {
       for (int64_t row = begin; row < end; row++) {
         const int64_t t = value_at<int64_t>(target, row);
         const T* x = read_row(logits, row, n, memory.data());
-        const double lse = log_sum(x, n);
-        const double value = f.scores ? classes.score(x, t) : classes.loss(x, lse, t);
-        put(f.value, row, static_cast<T>(static_cast<double>(scale) * value));
-        put(f.lse, row, static_cast<T>(lse));
+        const LogSum<T> sum(x, n);
+        const double value = f.value_of(classes, x, sum, t, memory.data() + n);
+        put(f.value, row, static_cast<double>(scale) * value);
+        put(f.lse, row, sum.lse());
         if (!f.gradient) continue;
         T* y = row_target(*f.gradient, row, n, memory.data() + n);
-        classes.gradient(x, static_cast<T>(lse), t, scale, y);
+        classes.gradient(x, static_cast<T>(sum.lse()), t, scale, y);
         store_row(*f.gradient, row, n, y, memory.data() + n);
       }
     });

@@ -200,8 +200,8 @@ void entropy_shard_case(const EntropyCase& c) {
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const int64_t first = 5, all = c.n + 8;
   Tensor x = rows_tensor(c.dtype, c.rows, c.n, c.layout, 1), target(DType::Int64, {c.rows}), w,
-         g(inner, {c.rows}), of_all(inner, {c.rows}), lse(inner, {c.rows, 1}),
-         score(inner, {c.rows}), gx(c.dtype, {c.rows, c.n});
+         g(inner, {c.rows}), of_all(inner, {c.rows}), lse(DType::Float64, {c.rows, 1}),
+         score(DType::Float64, {c.rows}), gx(c.dtype, {c.rows, c.n});
   x.normal(3);
   g.normal();
   target.fill([&](int64_t i) {

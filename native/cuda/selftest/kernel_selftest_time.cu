@@ -212,7 +212,7 @@ void time_rows() {
   for (const int64_t n : {32000, 50257, 128256}) {
     const int64_t rows = 8192;
     Big x(H, {rows, n}), gx(H, {rows, n}), target(DType::Int64, {rows}), loss(F, {rows}),
-        lse(F, {rows}), g(F, {rows});
+        lse(F, {rows}), g(F, {rows}), score(DType::Float64, {rows}), lse64(DType::Float64, {rows});
     const double bytes = double(rows) * double(n) * 2;
     const std::string shape = " bfloat16 " + shape_text({rows, n});
     bandwidth(("cross_entropy" + shape).c_str(),
@@ -224,7 +224,7 @@ void time_rows() {
                            CrossEntropyBackwardParams{-100, 0, 0, double(n)}),
               2 * bytes);
     bandwidth(("cross_entropy_statistics" + shape).c_str(),
-              microseconds("cross_entropy_statistics", {&x, &target, nullptr}, {&lse, &loss},
+              microseconds("cross_entropy_statistics", {&x, &target, nullptr}, {&lse64, &score},
                            CrossEntropyStatisticsParams{-100, 0, 0, double(n)}),
               bytes);
     Big one(F, {1});

@@ -25,8 +25,9 @@
 // thread, side by side over a row.
 // Operations: forward some 4 an element (comparison, difference, exponential, sum), 3 more with
 // label smoothing; backward 3 (difference, exponential, product), 2 more.
-// Numerics: float32 (float64 for float64), loss and lse in that type, the gradient rounded once; no
-// atomics, an order of sums fixed by shape and alignment. A row of -inf has lse -inf and loss NaN.
+// Numerics: float32 (float64 for float64), loss and lse in that type, the gradient rounded once;
+// losses are relative to the largest logit, and statistics are float64. No atomics, an order of sums
+// fixed by shape and alignment. A row of -inf has lse -inf and loss NaN.
 // Source: PyTorch's cross_entropy. Technique: loss and gradient without probabilities in memory, as
 // in Liger Kernel, arXiv:2410.10989; running maximum and sum of Milakov and Gimelshein,
 // arXiv:1805.02867.
@@ -44,7 +45,7 @@ struct Labels {
   double smoothing;
   int64_t ignore_index;
   int64_t first_class, classes;  // of the first column; of all
-  bool scores;
+  CrossEntropyStatistics statistics;
 };
 
 // A vector of n values with any stride and floating dtype; all ones if data is null.
@@ -88,6 +89,7 @@ __global__ void __launch_bounds__(512)
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<OnlineSum<T>> shared;
   __shared__ RowScratch<C> shared_sum;
+  __shared__ RowScratch<double> shared_weights;
   const RowPlace place(group);
   const bool active = place.row < shape.rows;
   const int64_t index = active ? place.row : 0;
@@ -110,36 +112,50 @@ __global__ void __launch_bounds__(512)
     }
   }
   total = row_reduce(total, MergeOnlineSums<T>{}, OnlineSum<T>::empty(), group, shared);
-  const C log_sum = total.maximum + row_log(total.sum);
+  const C base = base_of(total.maximum), rest = row_log(total.sum) + (total.maximum - base);
+  const bool scores = labels.statistics.score != nullptr;
 
-  C smooth = C(0);  // sum_c w[c] (lse - x[c]), or w[c] x[c]
+  C smooth = C(0);        // sum_c w[c] (lse - x[c]), or w[c] (x[c] - base)
+  double weight_sum = 0;  // of the columns, for scores
   if (labels.smoothing != 0) {
     for (int64_t first = int64_t(place.slot) * V - shift; first < last; first += step) {
       const Vec<T, V> raw = load_logits<V>(row, first, shape);
 #pragma unroll
-      for (int i = 0; i < V; i++)
-        if (first + i >= 0 && first + i < last)
-          smooth += weights.at<C>(labels.first_class + first + i) *
-                    (labels.scores ? to_compute<C>(raw[i]) : log_sum - to_compute<C>(raw[i]));
+      for (int i = 0; i < V; i++) {
+        if (first + i < 0 || first + i >= last) continue;
+        const C weight = weights.at<C>(labels.first_class + first + i);
+        const C above = to_compute<C>(raw[i]) - base;
+        smooth += weight * (scores ? above : rest - above);
+        if (scores && weights.data) weight_sum += double(weight);
+      }
     }
     smooth = row_reduce(smooth, SumOp{}, C(0), group, shared_sum);
+    if (scores && weights.data)
+      weight_sum = row_reduce(weight_sum, SumOp{}, 0.0, group, shared_weights);
+    else
+      weight_sum = double(shape.n);
   }
   if (!active || place.slot != 0) return;
-  if (lse) lse[index] = log_sum;
   const int64_t t = target[index * target_stride];
-  C value = C(0);
-  if (t != labels.ignore_index) {
-    if (t < 0 || t >= labels.classes) {
-      errors.report(t, labels.classes, index);
-    } else {
-      const int64_t column = t - labels.first_class;
-      const bool has = column >= 0 && column < shape.n;
-      const C picked = has ? to_compute<C>(row[column * shape.step]) : C(0);
-      value = weights.at<C>(t) * (labels.scores ? picked : log_sum - picked);
-      if (labels.smoothing != 0)
-        value = C(1 - labels.smoothing) * value + C(labels.smoothing) / C(labels.classes) * smooth;
-    }
+  const bool valid = t >= 0 && t < labels.classes, used = valid && t != labels.ignore_index;
+  if (!valid && t != labels.ignore_index) errors.report(t, labels.classes, index);
+  const int64_t column = t - labels.first_class;
+  const bool has = used && column >= 0 && column < shape.n;
+  const C picked = has ? to_compute<C>(row[column * shape.step]) : C(0);
+  const C weight = used ? weights.at<C>(t) : C(0);
+  if (scores) {
+    double score = (1 - labels.smoothing) * double(weight) * double(picked);
+    if (used && labels.smoothing != 0)
+      score +=
+          labels.smoothing / double(labels.classes) * (double(smooth) + double(base) * weight_sum);
+    labels.statistics.score[index] = score;
+    labels.statistics.lse[index] = double(base) + double(rest);
+    return;
   }
+  C value = used ? weight * (rest - (picked - base)) : C(0);
+  if (used && labels.smoothing != 0)
+    value = C(1 - labels.smoothing) * value + C(labels.smoothing) / C(labels.classes) * smooth;
+  if (lse) lse[index] = base + rest;
   if (loss) loss[index] = scale.of(index) * value;
 }
 
@@ -213,7 +229,7 @@ ClassWeights weights_of(const TensorView& w) {
 }
 
 Labels labels_of(const CrossEntropyRows& r, double smoothing) {
-  return {smoothing, r.ignore_index, r.first_class, r.classes, r.scores};
+  return {smoothing, r.ignore_index, r.first_class, r.classes, CrossEntropyStatistics(r)};
 }
 
 template <class C>
@@ -289,7 +305,8 @@ Status forward(const KernelCall& call, const CrossEntropyRows& r, double label_s
     launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(r.x->data), shape,
                 static_cast<const int64_t*>(r.target->data), r.target->strides[0],
                 weights_of(*r.weight), labels_of(r, label_smoothing), RowFactor<C>(r),
-                stream.index_errors(call), output_of<C>(*r.loss), output_of<C>(*r.lse), plan.group);
+                stream.index_errors(call), r.scores ? nullptr : output_of<C>(*r.loss),
+                r.scores ? nullptr : output_of<C>(*r.lse), plan.group);
   });
   return found ? launched(call) : unsupported(call, r.x->dtype);
 }

@@ -13,8 +13,24 @@ struct CrossEntropyRows {
   // The gradient of the losses, one per row; or their scale, a number or one element. Null: 1.
   const TensorView* g = nullptr;
   int64_t g_stride = 0;
-  bool scores = false;  // loss gets the scores: what the columns of x subtract from it
+  bool scores = false;  // loss and lse get the score and lse of the columns of x, in float64
 };
+
+// Where the statistics of the columns of x go, instead of losses; none if `score` is null.
+struct CrossEntropyStatistics {
+  double *score, *lse;
+
+  explicit CrossEntropyStatistics(const CrossEntropyRows& r)
+      : score(r.scores ? static_cast<double*>(r.loss->data) : nullptr),
+        lse(r.scores ? static_cast<double*>(r.lse->data) : nullptr) {}
+};
+
+// What losses and scores are relative to: the largest logit, which the lse is near. Losses of large
+// logits are small differences. Not of a row of -inf, whose logits stay so.
+template <class C>
+__device__ __forceinline__ C base_of(C maximum) {
+  return maximum == negative_infinity<C>() ? C(0) : maximum;
+}
 
 // The factor of each row in the kernels.
 template <class C>

@@ -10,8 +10,8 @@
 //             bf16 logit, against 6 of separate loss and gradient and 14 of a float32 copy of the
 //             logits.
 // Operations: some 10 instructions an element, two of them exponentials in `both`.
-// Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of
-// summation, no atomics.
+// Numerics: float32; loss and lse are float32, the gradient is rounded once. Losses are relative to
+// the largest logit; statistics are float64. Fixed order of summation, no atomics.
 // Technique: as cross_entropy.cu; `both` keeps a row in the memory of a cluster.
 // Versions, bf16 8192 x 128256 on one H200, us:
 //                                         cross_entropy.cu   this
@@ -44,7 +44,7 @@ struct Targets {
   const int64_t* at;
   int64_t stride, ignore_index, classes;
   int64_t first_class, columns;  // of the logits
-  bool scores;
+  CrossEntropyStatistics statistics;
   const void* weights;  // of classes, or null
   int64_t weights_stride;
   DType weights_dtype;
@@ -70,17 +70,21 @@ struct Targets {
   }
 };
 
-// Writes loss, or score, and lse; called by one thread of a row with target t, whose logit is
-// `picked`.
+// Writes loss and lse, or the statistics; called by one thread of a row with target t, whose logit
+// is `picked`.
 template <class T>
 __device__ __forceinline__ void finish_loss(const OnlineSum<T>& total, float picked, int64_t t,
                                             int64_t index, const Targets& targets, float scale,
                                             float* loss, float* lse) {
-  const float log_sum = total.maximum + logf(total.sum);
-  if (lse) lse[index] = log_sum;
-  const float value = targets.scores ? picked : log_sum - picked;
+  const float base = base_of(total.maximum), rest = logf(total.sum) + (total.maximum - base);
+  if (targets.statistics.score) {
+    targets.statistics.lse[index] = double(base) + double(rest);
+    targets.statistics.score[index] = t < 0 ? 0.0 : double(targets.weight(t)) * double(picked);
+    return;
+  }
+  if (lse) lse[index] = base + rest;
   // without targets: inf 0
-  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * value);
+  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * (rest - (picked - base)));
 }
 
 template <class T>
@@ -214,7 +218,7 @@ Targets targets_of(const KernelCall& call, const CrossEntropyRows& r) {
           r.classes,
           r.first_class,
           r.x->sizes[1],
-          r.scores,
+          CrossEntropyStatistics(r),
           r.weight->is_immediate ? nullptr : r.weight->data,
           r.weight->is_immediate ? 1 : r.weight->strides[0],
           r.weight->dtype,
@@ -244,7 +248,8 @@ bool cross_entropy_loss_rows(const KernelCall& call, const CrossEntropyRows& r) 
     loss_rows<T><<<static_cast<unsigned>(rows), kLossThreads, 0, stream_of(call).handle>>>(
         static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>,
         static_cast<int32_t>(vectors), targets_of(call, r), RowFactor<float>(r),
-        const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)));
+        r.scores ? nullptr : const_cast<float*>(floats(r.loss)),
+        r.scores ? nullptr : const_cast<float*>(floats(r.lse)));
   });
 }
 
