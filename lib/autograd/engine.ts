@@ -147,6 +147,7 @@ class BackwardRun implements BackwardPass {
         dependencies: 0,
         arrived: [],
         held: null,
+        low: null,
       };
       node.task = task;
       this.met.push(node);
@@ -195,6 +196,8 @@ class BackwardRun implements BackwardPass {
     this.letGo(buffer);
     if (this.taken.length > 0) this.letGo(this.taken.splice(0));
     this.sweep(mark);
+    if (task.low !== null) this.release(task.low.low);
+    task.low = null;
     if (executes && !this.options.retainGraph) node.release();
   }
 

@@ -62,6 +62,16 @@ export interface NodeTask {
   arrived: Gradients;
   /** Gradients of views of its outputs, which are joined before it runs. */
   held: HeldGradient[] | null;
+  /** What has arrived, in 16 bits, because the rule of the node converts it. */
+  low: LowGradient | null;
+}
+
+/** A gradient in 16 bits. @internal */
+export interface LowGradient {
+  /** The gradient, and its version when it was computed. */
+  readonly of: Tensor;
+  readonly version: number;
+  readonly low: Tensor;
 }
 
 /** A removable registration. */

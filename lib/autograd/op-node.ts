@@ -3,6 +3,7 @@ import type { Device } from '../core/device.js';
 import { bfloat16, type DType, float16, float32 } from '../core/dtype.js';
 import { AutogradError } from '../core/errors.js';
 import type { VjpContext } from '../core/gradient-rules.js';
+import { layers } from '../core/hooks.js';
 import type { AnyOp } from '../core/op.js';
 import type { DrawParams } from '../core/random.js';
 import { adopt } from '../core/scope-stack.js';
@@ -19,8 +20,12 @@ import {
   type Gradients,
   Node,
   type NodeFacts,
+  type NodeTask,
 } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
+
+/** In place of the edge of an input without a gradient. */
+const NOWHERE = { node: null, outputNr: 0 };
 
 export class OpNode extends Node implements VjpContext<object> {
   readonly op: AnyOp;
@@ -161,6 +166,44 @@ export class OpNode extends Node implements VjpContext<object> {
     return arrived;
   }
 
+  lowDtype(i: number): DType | undefined {
+    const { node, outputNr } = this.edges[i] ?? NOWHERE;
+    const pass = this.task?.run;
+    // Captures and dispatch modes see conversions as ops.
+    if (!(node instanceof OpNode) || layers.backend.capture !== null || layers.hasMode)
+      return undefined;
+    const { task } = node;
+    const isLast = task?.run === pass && task?.dependencies === 1 && !task.arrived[outputNr];
+    return isLast && pass?.addsUnseen === true
+      ? node.convertsTo(this.shapes[i] as Shape)
+      : undefined;
+  }
+
+  giveLow(i: number, g: Tensor, low: Tensor): void {
+    const task = (this.edges[i] as Edge).node.task as NodeTask;
+    task.low = { of: g, version: g.currentVersion, low };
+    low.retain();
+  }
+
+  /** A gradient of the output in a 16-bit dtype, if the rule that computed it gave that. */
+  private lowOf(g: Tensor, dtype: DType): Tensor | null {
+    const given = this.task?.low ?? null;
+    const isOf = given?.of === g && given.version === g.currentVersion;
+    return isOf && given.low.dtype === dtype ? given.low : null;
+  }
+
+  /** The 16-bit dtype to which the rule converts a gradient of this shape. */
+  private convertsTo(shape: Shape): DType | undefined {
+    if (!this.op.traits.includes('passes-gradient')) return undefined;
+    return this.inputDtypes.find(
+      (dtype, i) =>
+        (dtype === bfloat16 || dtype === float16) &&
+        this.needs(i) &&
+        this.gradientDtype(i) === dtype &&
+        sameShape(this.shapes[i] as Shape, shape),
+    );
+  }
+
   isPart(i: number): boolean {
     const pass = this.unseenPass();
     const edge = this.edges[i];
@@ -224,7 +267,10 @@ export class OpNode extends Node implements VjpContext<object> {
   private fitted(g: Tensor, i: number): Tensor {
     const own = this.inputDtypes[i] as DType;
     const dtype = g.dtype === own ? own : this.gradientDtype(i);
-    const fits = fitGradient(g, this.shapes[i] as Shape, g.dtype === dtype ? dtype : own);
+    const shape = this.shapes[i] as Shape;
+    const low = this.lowOf(g, dtype);
+    if (low !== null && sameShape(g.shape, shape)) return low;
+    const fits = fitGradient(g, shape, g.dtype === dtype ? dtype : own);
     return fits.sharding !== null && this.plainInputs?.[i] === true
       ? fits.sharding.whole(fits)
       : fits;

@@ -35,6 +35,14 @@ export interface VjpContext<P> {
    */
   takeArrived(i: number): Tensor | null;
   /**
+   * The 16-bit dtype to which the gradient of input `i` is converted next; undefined if it is not,
+   * or if the rule gives only a part of it. A rule that computes it in float32 may give it in this
+   * dtype, too, by `giveLow`.
+   */
+  lowDtype(i: number): DType | undefined;
+  /** Gives the gradient `g`, which the rule returns for input `i`, in `lowDtype`, too. */
+  giveLow(i: number, g: Tensor, low: Tensor): void;
+  /**
    * Whether the gradient of input `i` leads to where those of several parts of a tensor are joined,
    * and nobody sees it before.
    */

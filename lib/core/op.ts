@@ -52,6 +52,8 @@ export type Trait =
   | 'placement'
   /** Copies its input, converted to a dtype; so its gradient may have the dtype of the input. */
   | 'converts'
+  /** Its gradient rule gives the gradient of the output as that of each input. */
+  | 'passes-gradient'
   /**
    * An op of the program that communicates: it takes distributed tensors as they are, and fake
    * tensors run it, too.

@@ -14,6 +14,7 @@ import {
   checkNormalised,
   epsilon,
   flatten,
+  gradientsOf,
   isAbsent,
   metasWithLow,
   type NormParams,
@@ -65,9 +66,7 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
       gsum === null ? optional(null, sum) : gsum.contiguous(),
       ctx.input(2),
     ];
-    const { width, eps } = ctx.params;
-    const grads = dispatch(rmsNormBackward, operands, { width, eps });
-    const [gx, gw] = grads as [Tensor, Tensor];
+    const [gx, gw] = gradientsOf(rmsNormBackward, operands, ctx) as [Tensor, Tensor];
     return [gx, gx, ctx.needs(2) ? reshapeIfNeeded(gw, ctx.inputShape(2)) : null];
   },
   decompose: ([x, residual, weight], params) => {

@@ -45,7 +45,7 @@ const copyOp: Op<CopyParams> = defineOp({
   operands: '(x: [...s]) -> (y: [...s])',
   params: copyParams,
   doc: 'The elements, converted to another dtype if one is given, in new memory.',
-  traits: ['pointwise', 'strided-output', 'overwrites', 'converts'],
+  traits: ['pointwise', 'strided-output', 'overwrites', 'converts', 'passes-gradient'],
   sharding: copyRule<CopyParams>((input, { dtype }) => dtype ?? input.dtype),
   meta: ([input], { dtype, preserve }) => {
     const keeps =
@@ -66,7 +66,7 @@ const copyOp: Op<CopyParams> = defineOp({
     command.view(x, sizes, strides[0] as number[]);
     command.outputView(y, sizes, strides[1] as number[]);
   },
-  vjp: (ctx, g) => [convert(g, ctx.inputDtype(0), ctx.inputDevice(0), false)],
+  vjp: (_ctx, g) => [g], // converted to the dtype of the input
   samples: () => [
     { inputs: [sampleTensor([3, 4])], params: {} },
     { inputs: [sampleTensor([3, 4]).t()], params: { dtype: float64 } },

@@ -17,6 +17,7 @@ import {
   type PointwiseSpec,
   type Sample,
   snakeCase,
+  type Trait,
 } from '../core/op.js';
 import type { ParamSchema, ParamsOf } from '../core/op-params.js';
 import { resultType } from '../core/promotion.js';
@@ -58,6 +59,8 @@ interface PointwiseDefinition<S extends ParamSchema, Arity extends 1 | 2 | 3> {
   autocast?: AutocastPolicy;
   /** Whether the public function can write its result into a tensor, as PyTorch's `out`. */
   out?: boolean;
+  /** See {@link OpDefinition.traits}; besides `pointwise` and `out`. */
+  traits?: readonly Trait[];
   samples: () => readonly Sample<ParamsOf<S>>[];
 }
 
@@ -77,6 +80,7 @@ export function definePointwise<
     refuses,
     decompose,
     out = false,
+    traits = [],
     ...rest
   } = definition;
   const spec: PointwiseSpec = {
@@ -102,7 +106,7 @@ export function definePointwise<
     ...rest,
     name,
     outputs: ['y'],
-    traits: out ? ['pointwise', 'out'] : ['pointwise'],
+    traits: ['pointwise', ...(out ? (['out'] as const) : []), ...traits],
     kernel: snakeCase(name),
     pointwise: spec,
     sharding: pointwiseRule<ParamsOf<S>>(name, spec, (inputs) => computeDtype(name, spec, inputs)),

@@ -16,6 +16,7 @@ import {
   backwardParams,
   checkNormalised,
   flatten,
+  gradientsOf,
   isAbsent,
   metasWithLow,
   type NormParams,
@@ -40,17 +41,19 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
   name: 'layerNormBackward',
   doc: 'Gradients of layerNorm: of the input, plus a gradient, of the weight and the bias.',
   inputs: ['g', 'x', 'mean', 'rstd', 'more?', 'weight?'],
-  outputs: ['gx', 'gweight', 'gbias'],
+  outputs: ['gx', 'gweight', 'gbias', 'low?'],
+  writesLow: true,
   operands:
     '(grad: [r, c], x: T[r, c], mean: numel(r), rstd: numel(r), weight?: numel(c), ' +
-    'more?: T[r, c]) -> (gradX?: [r, c], gradWeight?: numel(c), gradBias?: numel(c))',
+    'more?: T[r, c]) -> (gradX?: [r, c], gradWeight?: numel(c), gradBias?: numel(c), ' +
+    'low?: float [r, c])',
   params: backwardParams,
   sharding: normalizationBackwardRule<BackwardParams>(3, [0, 4]),
-  meta: ([, x], { width }) => {
-    const affine = { shape: [width], strides: null, dtype: x.dtype, device: x.device };
-    return [outputMeta(x), affine, affine];
+  meta: ([, x], params) => {
+    const affine = { ...outputMeta(x), shape: [params.width] };
+    return metasWithLow([outputMeta(x), affine, affine], params);
   },
-  lower: (command, [g, x, mean, rstd, more, weight], [gx, gweight, gbias], { width }) => {
+  lower: (command, [g, x, mean, rstd, more, weight], [gx, gweight, gbias, low], { width }) => {
     const { sizes, strides } = flatten(x, width);
     command.view(g, sizes, strides);
     command.view(x, sizes, strides);
@@ -61,9 +64,11 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
     command.outputView(gx, sizes, strides);
     command.output(gweight);
     command.output(gbias);
+    writeLow(command, low, width);
   },
   vjp: 'not-differentiable',
-  decompose: ([g, x, , , more, weight], { width, eps }) => {
+  decompose: ([g, x, , , more, weight], params) => {
+    const { width, eps } = params;
     const [dy, rows] = [rowsOf(g, width), rowsOf(x, width)];
     const [variance, mean] = varMean(rows, 1, { correction: 0, keepdim: true });
     const rstd = variance.add(eps).rsqrt();
@@ -73,17 +78,16 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
       .sub(scaled.mean(1, { keepdim: true }))
       .sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
     const gx = reshapeIfNeeded(inner.mul(rstd), x.shape);
-    return [plus(gx, more), dy.mul(normal).sum(0), dy.sum(0)];
+    return resultsWithLow([plus(gx, more), dy.mul(normal).sum(0), dy.sum(0)], params);
   },
   samples: () =>
     layerNormOp.samples().flatMap(({ inputs: [x, weight, bias], params }) => {
       const outputs = dispatch(layerNormOp, [x, weight, bias], params);
       const [out, mean, rstd] = outputs as [Tensor, Tensor, Tensor];
       const g = sampleTensor(out.shape, { seed: 9 });
-      const { width, eps } = params;
       return [optional(null, x), sampleTensor(x.shape, { seed: 8 })].map((more) => ({
         inputs: [g, x, mean, rstd, more, weight] as const,
-        params: { width, eps },
+        params,
       }));
     }),
 });
@@ -117,10 +121,9 @@ const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp(
   },
   saves: { inputs: [0, 1], outputs: [1, 2] },
   vjp: (ctx, g) => {
-    const { width, eps } = ctx.params;
     const [x, weight] = [ctx.input(0), ctx.input(1)];
     const operands = [g.contiguous(), x, ctx.output(1), ctx.output(2), arrived(ctx, x), weight];
-    const grads = dispatch(layerNormBackward, operands, { width, eps });
+    const grads = gradientsOf(layerNormBackward, operands, ctx);
     const [gx, gweight, gbias] = grads as [Tensor, Tensor, Tensor];
     return [
       gx,

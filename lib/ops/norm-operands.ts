@@ -1,10 +1,11 @@
 /** Operands of layer and RMS norm: rows over the last dims, statistics, absent weights, checks. */
 
 import type { CommandWriter } from '../core/command.js';
+import { dispatch } from '../core/dispatch.js';
 import { type DType, float32, float64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import type { VjpContext } from '../core/gradient-rules.js';
-import type { OutputMeta } from '../core/op.js';
+import type { AnyOp, OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
@@ -50,10 +51,14 @@ export const outputMeta = (input: Tensor) => ({
   device: input.device,
 });
 
+interface WithLow {
+  low?: DType;
+}
+
 /** The metadata of `outputs`, and of the result in the dtype `low` if it is wanted. */
 export const metasWithLow = (
   outputs: readonly OutputMeta[],
-  { low }: NormParams,
+  { low }: WithLow,
 ): readonly OutputMeta[] =>
   low === undefined ? outputs : [...outputs, { ...(outputs[0] as OutputMeta), dtype: low }];
 
@@ -68,10 +73,7 @@ export function writeLow(command: CommandWriter, low: Tensor | undefined, width:
 }
 
 /** The results of a decomposition, with the first one in the dtype `low` if it is wanted. */
-export const resultsWithLow = (
-  results: readonly Tensor[],
-  { low }: NormParams,
-): readonly Tensor[] =>
+export const resultsWithLow = (results: readonly Tensor[], { low }: WithLow): readonly Tensor[] =>
   low === undefined ? results : [...results, (results[0] as Tensor).to(low)];
 
 export function flatten(t: Tensor, width: number): { sizes: number[]; strides: number[] } {
@@ -87,8 +89,28 @@ export function rowsOf(t: Tensor, width: number): Tensor {
 export const backwardParams = {
   width: param.value<number>(),
   eps: param.value<number>(),
+  /** A 16-bit dtype in which the gradient of the input is wanted, too: the last output. */
+  low: param.optional<DType>(),
 };
 export type BackwardParams = ParamsOf<typeof backwardParams>;
+
+/**
+ * Runs a backward op; also in 16 bits what the next rule converts, as that of a residual connection
+ * does.
+ */
+export function gradientsOf(
+  op: AnyOp,
+  operands: readonly Tensor[],
+  ctx: VjpContext<NormParams>,
+): Tensor[] {
+  const { width, eps } = ctx.params;
+  const x = operands[1] as Tensor;
+  const low = x.dtype === float32 && x.sharding === null ? ctx.lowDtype(0) : undefined;
+  if (low === undefined) return dispatch(op, operands, { width, eps });
+  const grads = dispatch(op, operands, { width, eps, low });
+  ctx.giveLow(0, grads[0] as Tensor, grads.pop() as Tensor);
+  return grads;
+}
 
 /** A weight or bias as a vector, whatever the shape of the normalised dims. */
 export const asRow = (t: Tensor): Tensor => reshapeIfNeeded(t, [-1]);

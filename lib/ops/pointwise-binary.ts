@@ -42,6 +42,7 @@ export const savesBothForOther = {
 const addOp: Op<Alpha> = definePointwise('add', 2, {
   out: true,
   doc: 'input + alpha * other.',
+  traits: ['passes-gradient'],
   expression: 'x + p0 * y',
   linear: [[0, 1]],
   classes: 'A',

@@ -16,6 +16,7 @@ import {
   checkNormalised,
   epsilon,
   flatten,
+  gradientsOf,
   isAbsent,
   metasWithLow,
   type NormParams,
@@ -39,17 +40,18 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp({
   name: 'rmsNormBackward',
   doc: 'Gradients of rmsNorm: of the input, plus a gradient, and of the weight.',
   inputs: ['g', 'x', 'rstd', 'more?', 'weight?'],
-  outputs: ['gx', 'gweight'],
+  outputs: ['gx', 'gweight', 'low?'],
+  writesLow: true,
   operands:
     '(grad: [r, c], x: T[r, c], rstd: numel(r), weight?: numel(c), more?: T[r, c]) -> ' +
-    '(gradX?: [r, c], gradWeight?: numel(c))',
+    '(gradX?: [r, c], gradWeight?: numel(c), low?: float [r, c])',
   params: backwardParams,
   sharding: normalizationBackwardRule<BackwardParams>(2, [0, 3]),
-  meta: ([, x], { width }) => [
-    outputMeta(x),
-    { shape: [width], strides: null, dtype: x.dtype, device: x.device },
-  ],
-  lower: (command, [g, x, rstd, more, weight], [gx, gweight], { width }) => {
+  meta: ([, x], params) => {
+    const affine = { ...outputMeta(x), shape: [params.width] };
+    return metasWithLow([outputMeta(x), affine], params);
+  },
+  lower: (command, [g, x, rstd, more, weight], [gx, gweight, low], { width }) => {
     const { sizes, strides } = flatten(x, width);
     command.view(g, sizes, strides);
     command.view(x, sizes, strides);
@@ -58,25 +60,26 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp({
     command.view(more, sizes, strides);
     command.outputView(gx, sizes, strides);
     command.output(gweight);
+    writeLow(command, low, width);
   },
   vjp: 'not-differentiable',
-  decompose: ([g, x, , more, weight], { width, eps }) => {
+  decompose: ([g, x, , more, weight], params) => {
+    const { width, eps } = params;
     const [dy, rows] = [rowsOf(g, width), rowsOf(x, width)];
     const rstd = rows.square().mean(1, { keepdim: true }).add(eps).rsqrt();
     const normal = rows.mul(rstd);
     const scaled = timesWeight(dy, weight);
     const inner = scaled.sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
     const gx = reshapeIfNeeded(inner.mul(rstd), x.shape);
-    return [plus(gx, more), dy.mul(normal).sum(0)];
+    return resultsWithLow([plus(gx, more), dy.mul(normal).sum(0)], params);
   },
   samples: () =>
     rmsNormOp.samples().flatMap(({ inputs: [x, weight], params }) => {
       const [out, rstd] = dispatch(rmsNormOp, [x, weight], params) as [Tensor, Tensor];
       const g = sampleTensor(out.shape, { seed: 9 });
-      const { width, eps } = params;
       return [optional(null, x), sampleTensor(x.shape, { seed: 8 })].map((more) => ({
         inputs: [g, x, rstd, more, weight] as const,
-        params: { width, eps },
+        params,
       }));
     }),
 });
@@ -103,11 +106,9 @@ export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
   },
   saves: { inputs: [0, 1], outputs: [1] },
   vjp: (ctx, g) => {
-    const { width, eps } = ctx.params;
     const x = ctx.input(0);
     const operands = [g.contiguous(), x, ctx.output(1), arrived(ctx, x), ctx.input(1)];
-    const grads = dispatch(rmsNormBackward, operands, { width, eps });
-    const [gx, gweight] = grads as [Tensor, Tensor];
+    const [gx, gweight] = gradientsOf(rmsNormBackward, operands, ctx) as [Tensor, Tensor];
     return [gx, ctx.needs(1) ? reshapeIfNeeded(gweight, ctx.inputShape(1)) : null];
   },
   decompose: ([x, weight], params) => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, opByName } from '../../lib/core/op.js';
+import { wrapNumber } from '../../lib/core/tensor.js';
 import {
   addRmsNorm,
   amp,
@@ -69,6 +70,32 @@ describe('norms under mixed precision on a GPU', () => {
             assert.deepEqual(bits(alone), bits(y), `${rows} x ${width}, shift ${shift}`);
           }
       });
+
+  for (const name of ['layerNorm', 'rmsNorm'])
+    it(`write the bits of a conversion of the gradient, too: ${name}`, () => {
+      const [op, backward] = [name, `${name}Backward`].map((each) => opByName(each) as AnyOp);
+      for (const [rows, width] of shapes)
+        for (const shift of [0, 1])
+          for (const hasMore of [false, true]) {
+            const memory = randn([rows * width + shift], cuda);
+            const x = memory.narrow(0, shift, rows * width).view([rows, width]);
+            const [g, more] = [randn([rows, width], cuda), randn([rows, width], cuda)];
+            const absent = wrapNumber(0, float32, x.device);
+            const weight = randn([width], cuda);
+            const params = { width, eps: 1e-5 };
+            const given = name === 'rmsNorm' ? [x, weight] : [x, weight, absent];
+            const statistics = dispatch(op as AnyOp, given, params).slice(1);
+            const inputs = [g, x, ...statistics, hasMore ? more : absent, weight];
+            const what = `${rows} x ${width}, shift ${shift}, ${hasMore}`;
+            const [alone] = dispatch(backward as AnyOp, inputs, params) as [Tensor];
+            for (const low of [bfloat16, float16]) {
+              const outputs = dispatch(backward as AnyOp, inputs, { ...params, low });
+              const [gx, own] = [outputs[0] as Tensor, outputs.at(-1) as Tensor];
+              assert.deepEqual(bits(own), bits(gx.to(low)), what);
+              assert.deepEqual(bits(alone), bits(gx), what);
+            }
+          }
+    });
 
   it('have the gradients of a conversion by a kernel of its own, and launch none', () => {
     const [x, w, gain] = [

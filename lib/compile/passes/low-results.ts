@@ -1,6 +1,6 @@
 /**
- * Lets the kernel of a norm write the conversion of its result that mixed precision makes for the
- * next product: as an op of its own, the conversion would read the result again.
+ * Lets the kernels of norms and of their gradients write the conversion of the result that mixed
+ * precision makes for the next product: as an op of its own, it would read the result again.
  */
 import { bfloat16, type DType, float16, float32 } from '../../core/dtype.js';
 import { sameShape } from '../../core/shape.js';

@@ -59,8 +59,8 @@ export function normalizationRule<P extends NormParams>(
 
 /**
  * Backward: all inputs except the weight, which is the last one, and output 0 are sharded along the
- * rows. The other outputs are sums over rows. The op is linear in the inputs of `linear` together;
- * an absent input is a number.
+ * rows, as is its 16-bit copy behind all others. The other outputs are sums over rows. The op is
+ * linear in the inputs of `linear` together, except for that copy; an absent input is a number.
  *
  * @internal
  */
@@ -70,7 +70,7 @@ export function normalizationBackwardRule<P extends NormParams>(
 ): ShardingRule<P> {
   const sums = Array<PlacementShorthand>(outputs - 1).fill('sum');
   return {
-    strategies: (inputs, { width }) => {
+    strategies: (inputs, { width, low }) => {
       const { shape, dtype } = inputs[1] as Tensor;
       const present = (i: number): boolean => !isNumber(inputs[i] as Tensor);
       const byRows = inputs
@@ -79,8 +79,13 @@ export function normalizationBackwardRule<P extends NormParams>(
         .filter(present);
       const outer = width === 0 ? 0 : outerDims(shape, width);
       const sharded = Array.from({ length: outer }, (_, dim) =>
-        strategy<P>(placementsAt(inputs.length, byRows, dim), [dim, ...sums]),
+        strategy<P>(placementsAt(inputs.length, byRows, dim), [
+          dim,
+          ...sums,
+          ...(low === undefined ? [] : [dim]),
+        ]),
       );
+      if (low !== undefined) return sharded;
       return [
         ...sharded,
         ...partialStrategies<P>(

@@ -113,7 +113,7 @@ Status layer_norm(const KernelCall& call) {
 
 Status layer_norm_backward(const KernelCall& call) {
   const TensorView &g = call.input(0), &x = call.input(1), &more = call.input(5),
-                   &gx = call.output(0);
+                   &gx = call.output(0), &low = call.output(3);
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   with_float_type(x.dtype, [&](auto type) {
     using T = decltype(type);
@@ -136,6 +136,7 @@ Status layer_norm_backward(const KernelCall& call) {
           if (out && !more.is_immediate)
             row_scale_add(read_row(more, row, n, memory.data() + 3 * n), T(1), out, n);
           if (out) store_row(gx, row, n, out, memory.data() + 2 * n);
+          if (out && !low.is_immediate) scatter(low, row * n, n, out);
         }
       }
     });

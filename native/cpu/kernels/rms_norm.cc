@@ -42,7 +42,7 @@ void normalize_row(const T* x, const std::vector<T>& w, double eps, int64_t row,
 }
 
 struct Gradients {
-  const TensorView &g, &x, &rstd, &weight, &more, &gx, &gw;
+  const TensorView &g, &x, &rstd, &weight, &more, &gx, &gw, &low;
 };
 
 // gx = rstd * (gw - xhat * mean(gw * xhat)) + more, gw = g * w. Sums over rows by fixed blocks of
@@ -73,6 +73,7 @@ void backward(const Gradients& v) {
       T* out = row_target(v.gx, row, n, memory.data() + 2 * n);
       for (int64_t i = 0; i < n; i++) out[i] = scaled[i];
       store_row(v.gx, row, n, out, memory.data() + 2 * n);
+      if (!v.low.is_immediate) scatter(v.low, row * n, n, out);
     }
   });
   for (int64_t block = 1; block < blocks; block++)
@@ -103,8 +104,8 @@ Status rms_norm(const KernelCall& call) {
 }
 
 Status rms_norm_backward(const KernelCall& call) {
-  const Gradients v{call.input(0), call.input(1),  call.input(2), call.input(3),
-                    call.input(4), call.output(0), call.output(1)};
+  const Gradients v{call.input(0), call.input(1),  call.input(2),  call.input(3),
+                    call.input(4), call.output(0), call.output(1), call.output(2)};
   with_float_type(v.x.dtype, [&](auto type) { backward<decltype(type)>(v); });
   return kOk;
 }

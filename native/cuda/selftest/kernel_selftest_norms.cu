@@ -83,11 +83,11 @@ void norm_case(const NormCase& c) {
     }
   }
   if (c.rms)
-    run(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w, &more}, {&gx, &gw},
+    run(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w, &more}, {&gx, &gw, &low},
         NoParams{});
   else
     run(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w, &more},
-        {&gx, &gw, &gb}, NoParams{});
+        {&gx, &gw, &gb, &low}, NoParams{});
   compare(what + " gx", gx, want, rtol * 2, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
   const double rows_room = std::sqrt(double(c.rows)) * 3 * inner_rtol * spread;
   if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(wt), rows_room + 1e-9);

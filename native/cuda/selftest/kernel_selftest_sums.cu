@@ -46,12 +46,13 @@ void backward_case(const SumCase& c, const std::string& what) {
   const double rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner),
                spread = c.n < 8 ? 60 : 1;
   Tensor g(c.dtype, {c.rows, c.n}, {}, c.shift), h(c.dtype, {c.rows, c.n}, {}, c.shift),
-      rstd(inner, {c.rows}), w, more, gx(c.dtype, {c.rows, c.n}), gw;
+      rstd(inner, {c.rows}), w, more, gx(c.dtype, {c.rows, c.n}), gw, low;
   g.normal();
   h.normal(2);
   rstd.fill([](int64_t) { return 0.2 + random_source().uniform(); });
   if (c.weight) (w = Tensor(c.dtype, {c.n})).normal(0.5, 1);
   if (c.weight) gw = Tensor(c.dtype, {c.n});
+  if (c.dtype == DType::Float32) low = Tensor(DType::BFloat16, {c.rows, c.n}, {}, c.shift % 2);
   if (c.more) (more = Tensor(c.dtype, {c.rows, c.n}, {}, c.shift)).normal();
   std::vector<double> want(at(c.rows * c.n)), want_w(at(c.n));
   for (int64_t r = 0; r < c.rows; r++) {
@@ -69,10 +70,11 @@ void backward_case(const SumCase& c, const std::string& what) {
     }
   }
   const std::vector<const Tensor*> inputs = {&g, &h, &rstd, &w, &more};
-  run(what + " backward", "rms_norm_backward", inputs, {&gx, &gw}, NoParams{});
+  run(what + " backward", "rms_norm_backward", inputs, {&gx, &gw, &low}, NoParams{});
   compare(what + " gx", gx, want, rtol * 3, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
   const double rows_room = std::sqrt(double(c.rows)) * 12 * inner_rtol * spread;
   if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(c.dtype), rows_room + 1e-9);
+  if (low.present()) compare(what + " low", low, values_of(gx, DType::BFloat16), 0, 0);
 }
 
 // Factors: 1 for all rows, another one for all, or one for each row with some 1.

@@ -192,18 +192,19 @@ void time_rows() {
         2 * bytes + low_bytes);
     bandwidth(("layer_norm_backward" + shape).c_str(),
               microseconds("layer_norm_backward", {&g, &x, &mean, &rstd, &w, nullptr},
-                           {&y, &gw, &gb}, NoParams{}),
-              3 * bytes);
+                           {&y, &gw, &gb, low}, NoParams{}),
+              3 * bytes + low_bytes);
     bandwidth(("rms_norm" + shape).c_str(),
               microseconds("rms_norm", {&x, &w}, {&y, &rstd, low}, RmsNormParams{1e-5}),
               2 * bytes + low_bytes);
     bandwidth(
         ("rms_norm_backward" + shape).c_str(),
-        microseconds("rms_norm_backward", {&g, &x, &rstd, &w, nullptr}, {&y, &gw}, NoParams{}),
-        3 * bytes);
-    bandwidth(("rms_norm_backward, two gradients" + shape).c_str(),
-              microseconds("rms_norm_backward", {&g, &x, &rstd, &w, &sum}, {&y, &gw}, NoParams{}),
-              4 * bytes);
+        microseconds("rms_norm_backward", {&g, &x, &rstd, &w, nullptr}, {&y, &gw, low}, NoParams{}),
+        3 * bytes + low_bytes);
+    bandwidth(
+        ("rms_norm_backward, two gradients" + shape).c_str(),
+        microseconds("rms_norm_backward", {&g, &x, &rstd, &w, &sum}, {&y, &gw, low}, NoParams{}),
+        4 * bytes + low_bytes);
     bandwidth(
         ("add_rms_norm" + shape).c_str(),
         microseconds("add_rms_norm", {&x, &g, &w}, {&y, &sum, &rstd, low}, AddRmsNormParams{1e-5}),

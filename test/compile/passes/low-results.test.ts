@@ -17,8 +17,8 @@ import { opsOf } from '../partition/joint-graphs.js';
 
 const region = <T>(fn: () => T): T => amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, fn);
 
-/** Compiles `fn`, checks it against uncompiled code, and returns its forward graph. */
-function forwardOf(fn: (x: Tensor, w: Tensor) => Tensor): Graph {
+/** Compiles `fn`, checks it against uncompiled code, and returns its graphs. */
+function graphsOf(fn: (x: Tensor, w: Tensor) => Tensor): { forward: Graph; backward: Graph } {
   manualSeed(1);
   const [x, w] = [randn([4, 8]).requiresGrad_(), randn([8, 8]).requiresGrad_()];
   const run = (each: typeof fn): Tensor[] => {
@@ -39,8 +39,11 @@ function forwardOf(fn: (x: Tensor, w: Tensor) => Tensor): Graph {
     run(compiled).forEach((t, k) => {
       assert.ok(t.equal(expected[k] as Tensor), `${k}`);
     });
-  return graphs[0] as Graph;
+  const [forward, backward] = graphs as [Graph, Graph];
+  return { forward, backward };
 }
+
+const forwardOf = (fn: (x: Tensor, w: Tensor) => Tensor): Graph => graphsOf(fn).forward;
 
 const copies = (graph: Graph): number => opsOf(graph).filter((name) => name === 'copy').length;
 
@@ -80,6 +83,17 @@ describe('the pass that lets norms write conversions', () => {
       });
       assert.equal(copies(graph), 3, `${change}\n${graph}`);
     }
+  });
+
+  it('replaces the conversion of the gradient of a residual stream', () => {
+    const { backward } = graphsOf((x, w) =>
+      region(() => {
+        const h = x.add(nn.functional.linear(x, w));
+        return h.add(nn.functional.linear(h.rmsNorm([8]), w));
+      }),
+    );
+    assert.match(String(backward), /rmsNormBackward/);
+    assert.equal(copies(backward), 1, 'that of the tangent');
   });
 
   it('keeps the conversion of a transposed result', () => {

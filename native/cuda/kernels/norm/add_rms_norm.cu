@@ -25,17 +25,41 @@ __global__ void __launch_bounds__(256) add_elements(const T* a, const T* b, T* o
     out[i] = from_compute<T>(to_compute<C>(a[i]) + to_compute<C>(b[i]));
 }
 
+template <class T, class Low>
+__global__ void __launch_bounds__(256) round_elements(const T* from, Low* low, int64_t n) {
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += int64_t(gridDim.x) * blockDim.x)
+    low[i] = from_compute<Low>(to_compute<compute_t<T>>(from[i]));
+}
+
+unsigned blocks_for(const KernelCall& call, int64_t n) {
+  const int64_t most = int64_t(stream_of(call).facts->num_sms) * 8, needed = ceil_div(n, 256);
+  return static_cast<unsigned>(needed < most ? needed : most);
+}
+
 }  // namespace
 
 Status add_contiguous(const KernelCall& call, const void* a, const void* b, void* out, DType dtype,
                       int64_t n) {
   if (n == 0) return kOk;
-  const int64_t most = int64_t(stream_of(call).facts->num_sms) * 8, needed = ceil_div(n, 256);
   const bool found = dispatch_floating(dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    add_elements<T>
-        <<<static_cast<unsigned>(needed < most ? needed : most), 256, 0, stream_of(call).handle>>>(
-            static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out), n);
+    add_elements<T><<<blocks_for(call, n), 256, 0, stream_of(call).handle>>>(
+        static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out), n);
+  });
+  return found ? launched(call) : unsupported(call, dtype);
+}
+
+Status round_contiguous(const KernelCall& call, const void* from, DType dtype, const LowRows& low,
+                        int64_t n) {
+  if (n == 0) return kOk;
+  const bool found = dispatch_floating(dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    const auto launch = [&](auto* to) {
+      round_elements<<<blocks_for(call, n), 256, 0, stream_of(call).handle>>>(
+          static_cast<const T*>(from), to, n);
+    };
+    low.half ? launch(static_cast<half_t*>(low.data)) : launch(static_cast<bfloat16_t*>(low.data));
   });
   return found ? launched(call) : unsupported(call, dtype);
 }

@@ -12,9 +12,9 @@ Status layer_norm(const KernelCall& call) {
 }
 
 Status layer_norm_backward(const KernelCall& call) {
-  return norm_backward(call, call.input(0), call.input(1), &call.input(2), call.input(3),
-                       &call.input(4), &call.output(0), &call.output(1), &call.output(2),
-                       &call.input(5));
+  return norm_backward(
+      call, {call.input(0), call.input(1), &call.input(2), call.input(3), &call.input(4),
+             &call.input(5), &call.output(0), &call.output(1), &call.output(2), call.output(3)});
 }
 
 }  // namespace shardwise::cuda

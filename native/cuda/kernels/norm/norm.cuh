@@ -5,6 +5,20 @@
 
 namespace shardwise::cuda {
 
+// Rows of y or gx in float16 or bfloat16, beside them; data is null if they are absent.
+struct LowRows {
+  void* data = nullptr;
+  bool half = false;     // float16
+  bool vectors = false;  // starts on an 8-byte boundary
+};
+
+inline bool is_low(DType dtype) { return dtype == DType::Float16 || dtype == DType::BFloat16; }
+
+inline LowRows low_rows(const TensorView& view) {
+  if (view.is_immediate) return {};
+  return {view.data, view.dtype == DType::Float16, is_low(view.dtype) && is_aligned(view.data, 8)};
+}
+
 struct NormOutputs {
   const TensorView& y;
   const TensorView* mean;  // null for rms norm
@@ -25,12 +39,20 @@ bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const Tens
 Status add_contiguous(const KernelCall& call, const void* a, const void* b, void* out, DType dtype,
                       int64_t n);
 
+// low = n contiguous elements of another floating dtype (add_rms_norm.cu).
+Status round_contiguous(const KernelCall& call, const void* from, DType dtype, const LowRows& low,
+                        int64_t n);
+
 // Null or immediate views are absent: mean (rms norm), w, `more`, which is added to gx, and any of
-// the outputs gx, gw, gb.
-Status norm_backward(const KernelCall& call, const TensorView& g, const TensorView& x,
-                     const TensorView* mean, const TensorView& rstd, const TensorView* w,
-                     const TensorView* gx, const TensorView* gw, const TensorView* gb,
-                     const TensorView* more = nullptr);
+// the outputs gx, gw, gb, and gx in 16 bits.
+struct NormGradients {
+  const TensorView &g, &x;
+  const TensorView* mean;
+  const TensorView& rstd;
+  const TensorView *w, *more, *gx, *gw, *gb;
+  const TensorView& low;
+};
+Status norm_backward(const KernelCall& call, const NormGradients& v);
 
 // A weight or bias of the norms in a kernel: any floating dtype, any stride; data is null if
 // absent.
@@ -51,20 +73,6 @@ inline NormVector norm_vector(const TensorView* view, DType dtype) {
   out.contiguous = view->dtype == dtype && out.stride == 1;
   out.vectors = out.contiguous && reinterpret_cast<uintptr_t>(view->data) % 16 == 0;
   return out;
-}
-
-// Rows of y in float16 or bfloat16, beside y itself; data is null if they are absent.
-struct LowRows {
-  void* data = nullptr;
-  bool half = false;     // float16
-  bool vectors = false;  // starts on an 8-byte boundary
-};
-
-inline bool is_low(DType dtype) { return dtype == DType::Float16 || dtype == DType::BFloat16; }
-
-inline LowRows low_rows(const TensorView& view) {
-  if (view.is_immediate) return {};
-  return {view.data, view.dtype == DType::Float16, is_low(view.dtype) && is_aligned(view.data, 8)};
 }
 
 // A forward pass; data pointers are null if absent. norm_forward_vectors takes it if the rows are
@@ -94,6 +102,7 @@ struct NormBackward {
   const void* more;  // added to gx
   bool sums;         // whether partials are needed
   void* partials;    // in the type of the sums
+  LowRows low;       // gx in 16 bits; norm_backward_ring alone writes it
 };
 // The number of partial rows that norm_backward_ring writes for these rows; 0 if it does not take
 // them.
@@ -103,7 +112,7 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b);
 int64_t norm_backward_any_partial_rows(const KernelCall& call, const NormBackward& b);
 void norm_backward_any(const KernelCall& call, const NormBackward& b);
 
-// Writes four elements of low; those of a copy of y, bit for bit.
+// Writes four elements of low, as a copy would, bit for bit.
 __device__ __forceinline__ void store_low(const LowRows& low, int64_t vector,
                                           const float (&values)[4]) {
   float padded[8] = {values[0], values[1], values[2], values[3]};

@@ -243,21 +243,27 @@ void* data_of(const TensorView* view) { return view && !view->is_immediate ? vie
 
 }  // namespace
 
-Status norm_backward(const KernelCall& call, const TensorView& g, const TensorView& x,
-                     const TensorView* mean, const TensorView& rstd, const TensorView* w,
-                     const TensorView* gx_view, const TensorView* gw_view,
-                     const TensorView* gb_view, const TensorView* more_view) {
+Status norm_backward(const KernelCall& call, const NormGradients& v) {
+  const TensorView& x = v.x;
   const int64_t rows = x.sizes[0], n = x.sizes[1];
-  void *gx = data_of(gx_view), *gw = data_of(gw_view), *gb = data_of(gb_view);
+  void *gx = data_of(v.gx), *gw = data_of(v.gw), *gb = data_of(v.gb);
   if (n == 0 || (!gx && !gw && !gb)) return kOk;
   if (rows >= (int64_t(1) << 31))
     return fail(call.error, Code::Unsupported, "a norm of 2^31 rows or more");
-  NormBackward b = {x.dtype,   rows,
-                    n,         g.data,
-                    x.data,    data_of(mean),
-                    rstd.data, norm_vector(w, x.dtype),
-                    gx,        data_of(more_view),
-                    gw || gb,  nullptr};
+  if (!v.low.is_immediate && !is_low(v.low.dtype)) return unsupported(call, v.low.dtype);
+  NormBackward b = {x.dtype,
+                    rows,
+                    n,
+                    v.g.data,
+                    x.data,
+                    data_of(v.mean),
+                    v.rstd.data,
+                    norm_vector(v.w, x.dtype),
+                    gx,
+                    data_of(v.more),
+                    gw || gb,
+                    nullptr,
+                    low_rows(v.low)};
   Stream& stream = stream_of(call);
   if (!is_floating(x.dtype)) return unsupported(call, x.dtype);
 
@@ -278,13 +284,13 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
       // hides most of a launch.
       const LaunchShape shape{dim3(static_cast<unsigned>(ceil_div(n, 32)), 2), dim3(32, kSlices)};
       launch_pdl(norm_partials<C>, shape, stream, static_cast<const C*>(b.partials),
-                 static_cast<int32_t>(partial_rows), n, gw, gb,
-                 gw ? gw_view->dtype : gb_view->dtype);
+                 static_cast<int32_t>(partial_rows), n, gw, gb, gw ? v.gw->dtype : v.gb->dtype);
     });
-  if (b.more && run != norm_backward_ring)
+  if (!gx || run == norm_backward_ring) return launched(call);
+  if (b.more)
     if (const Status status = add_contiguous(call, gx, b.more, gx, x.dtype, x.numel); !status.ok())
       return status;
-  return launched(call);
+  return b.low.data ? round_contiguous(call, gx, x.dtype, b.low, x.numel) : launched(call);
 }
 
 }  // namespace shardwise::cuda

@@ -4,7 +4,8 @@
 //   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h))
 //   gw = sum over rows of g xh,   gb = sum over rows of g
 //
-// `more`, the gradient of a residual connection, is added to gx from the same ring.
+// `more`, the gradient of a residual connection, is added to gx from the same ring; float32 gx is
+// also written in 16 bits, if that is wanted.
 // Layout: persistent thread groups (row_ring.cuh): warps for rows of up to 128 vectors, else blocks
 // with 2 or 4 vectors a thread. Each thread keeps the gw and gb of its columns in registers over
 // all rows of its group. A block writes one row of partial sums at the end (warps first add up in
@@ -77,8 +78,8 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
                                                                                 : kChunks > 2 ? 2
                                                                                               : 3)
     norm_backward_ring_rows(const uint4* g, const uint4* x, const uint4* more, const float* means,
-                            const float* rstds, const uint4* w, uint4* gx, float* partials,
-                            int64_t rows, int32_t vectors, int32_t lanes) {
+                            const float* rstds, const uint4* w, uint4* gx, LowRows low,
+                            float* partials, int64_t rows, int32_t vectors, int32_t lanes) {
   constexpr int V = kVec16<T>, kStages = stages_of(kChunks);
   constexpr bool kBlock = kBlockThreads != 0, kInRegisters = kChunks < 4 || !kBlock;
   extern __shared__ uint4 staged[];
@@ -172,7 +173,11 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
 #pragma unroll
         for (int i = 0; i < V; i++) ws[i] += others[i];
       }
-      if (gx && mine) __stcs(gx + row * vectors + v, pack<T>(ws));
+      if (gx && mine) {
+        __stcs(gx + row * vectors + v, pack<T>(ws));
+        if constexpr (V == 4)
+          if (low.data) store_low(low, row * vectors + v, ws);
+      }
     }
     stage = (stage + 1) % kStages;
   }
@@ -234,6 +239,7 @@ RingPlan plan_of(const NormBackward& b) {
       !is_aligned(b.x, 16) || !is_aligned(b.gx, 16))
     return {};
   if (!is_aligned(b.more, 16)) return {};
+  if (b.low.data && (b.dtype != DType::Float32 || !b.low.vectors)) return {};
   if (b.w.data && !b.w.vectors) return {};
   return plan_ring(b.n / width, b.n / width <= 1024 ? 2 : 4, 512);
 }
@@ -304,7 +310,7 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
     launch_pdl(kernel, shape, stream_of(call), static_cast<const uint4*>(b.g),
                static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
                static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd),
-               static_cast<const uint4*>(b.w.data), static_cast<uint4*>(b.gx),
+               static_cast<const uint4*>(b.w.data), static_cast<uint4*>(b.gx), b.low,
                static_cast<float*>(b.partials), b.rows, static_cast<int32_t>(b.n / vec16(b.dtype)),
                plan.lanes);
   });

@@ -13,8 +13,9 @@ Status rms_norm(const KernelCall& call) {
 }
 
 Status rms_norm_backward(const KernelCall& call) {
-  return norm_backward(call, call.input(0), call.input(1), nullptr, call.input(2), &call.input(3),
-                       &call.output(0), &call.output(1), nullptr, &call.input(4));
+  return norm_backward(
+      call, {call.input(0), call.input(1), nullptr, call.input(2), &call.input(3), &call.input(4),
+             &call.output(0), &call.output(1), nullptr, call.output(2)});
 }
 
 }  // namespace shardwise::cuda
