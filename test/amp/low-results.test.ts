@@ -5,9 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
-import { swapBackend } from '../../lib/core/backend.js';
 import { dispatch } from '../../lib/core/dispatch.js';
-import { layers } from '../../lib/core/hooks.js';
 import { type AnyOp, opByName } from '../../lib/core/op.js';
 import {
   checkpoint,
@@ -36,6 +34,7 @@ import {
   tensor,
   zeros,
 } from '../../lib/index.js';
+import { callsOfOps } from '../calls-of-ops.js';
 import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
 
 const cached = <T>(fn: () => T, dtype: DType = bfloat16): T =>
@@ -69,26 +68,6 @@ function bits(t: Tensor): Uint32Array {
   return new Uint32Array(buffer, byteOffset, length);
 }
 
-/** The calls of ops in `fn`, with the number of their results. */
-function calls(fn: () => unknown): string[] {
-  const seen: string[] = [];
-  const below = layers.backend.run;
-  const before = swapBackend({
-    ...layers.backend,
-    run: (op, ...rest) => {
-      const results = below(op, ...rest);
-      seen.push(`${op.name} ${results.length}`);
-      return results;
-    },
-  });
-  try {
-    fn();
-  } finally {
-    swapBackend(before);
-  }
-  return seen;
-}
-
 const results = { layerNorm: 3, rmsNorm: 2, addRmsNorm: 3 } as Record<string, number>;
 
 for (const [name, norm] of Object.entries(norms))
@@ -100,7 +79,7 @@ for (const [name, norm] of Object.entries(norms))
 
     it('writes the conversion that the product reads', () => {
       const given = leaves();
-      const seen = calls(() => cached(() => product(given)));
+      const seen = callsOfOps(() => cached(() => product(given)));
       assert.ok(seen.includes(`${name} ${(results[name] as number) + 1}`), seen.join());
       assert.equal(seen.filter((call) => call.startsWith('copy')).length, 1, 'the weight');
     });
@@ -231,8 +210,9 @@ for (const [name, norm] of Object.entries(norms))
             () => cached(() => norm(x, weight, bias)),
           ),
       };
-      for (const [why, fn] of Object.entries(without)) assert.ok(calls(fn).includes(plain), why);
-      const promoted = calls(() => cached(() => norm(...low)));
+      for (const [why, fn] of Object.entries(without))
+        assert.ok(callsOfOps(fn).includes(plain), why);
+      const promoted = callsOfOps(() => cached(() => norm(...low)));
       assert.ok(promoted.includes(`${name} ${(results[name] as number) + 1}`), promoted.join());
     });
 
@@ -244,7 +224,7 @@ for (const [name, norm] of Object.entries(norms))
           distributeTensor(x.detach(), mesh, [Shard(0)]).requiresGrad_(),
           distributeTensor(weight.detach(), mesh, [Replicate()]),
         ];
-        const seen = calls(() => cached(() => norm(rows, one, one)));
+        const seen = callsOfOps(() => cached(() => norm(rows, one, one)));
         assert.ok(seen.includes(`${name} ${results[name]}`), seen.join());
         const inputs = { layerNorm: [rows, one, one], rmsNorm: [rows, one] }[name];
         const params = { width: 16, eps: 1e-5, low: bfloat16 };

@@ -3,8 +3,6 @@
  * the next rule converts it. Gradients are those of a conversion by an op of its own.
  */
 import assert from 'node:assert/strict';
-import { swapBackend } from '../../lib/core/backend.js';
-import { layers } from '../../lib/core/hooks.js';
 import { checkpoint } from '../../lib/distributed.js';
 import {
   addRmsNorm,
@@ -20,6 +18,7 @@ import {
   randn,
   type Tensor,
 } from '../../lib/index.js';
+import { callsOfOps } from '../calls-of-ops.js';
 
 const { linear } = nn.functional;
 
@@ -61,26 +60,6 @@ const backwardOf: Record<string, string> = {
 const region = <T>(fn: () => T, dtype: DType = bfloat16): T =>
   amp.autocast({ deviceType: 'cpu', dtype }, fn);
 
-/** The calls of ops in `fn`, with the number of their results. */
-function calls(fn: () => unknown): string[] {
-  const seen: string[] = [];
-  const below = layers.backend.run;
-  const before = swapBackend({
-    ...layers.backend,
-    run: (op, ...rest) => {
-      const results = below(op, ...rest);
-      seen.push(`${op.name} ${results.length}`);
-      return results;
-    },
-  });
-  try {
-    fn();
-  } finally {
-    swapBackend(before);
-  }
-  return seen;
-}
-
 /** Runs `fn` where dispatch modes see every op, so that conversions are ops of their own. */
 const apart = <T>(fn: () => T): T => {
   let result!: T;
@@ -112,8 +91,8 @@ for (const [name, stream] of Object.entries(streams))
         const expected = apart(() => gradients(given, out));
         same(gradients(given, out), expected);
         const [own, other] = [
-          calls(() => gradients(given, out)),
-          calls(() => apart(() => gradients(given, out))),
+          callsOfOps(() => gradients(given, out)),
+          callsOfOps(() => apart(() => gradients(given, out))),
         ];
         assert.ok(own.includes(backwardOf[name] as string), own.join());
         const copies = (seen: string[]): number => seen.filter((c) => c === 'copy 1').length;
