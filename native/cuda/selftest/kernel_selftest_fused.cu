@@ -292,12 +292,12 @@ void test_sequence() {
   Random random(6);
   const Sizes sizes = {300000};
   std::vector<Tensor> chain = {input(random, Kind::Dense, DType::Float32, sizes)};
-  chain[0].storage->transfer(true);
   const Program program = {{{"sin", kFloat, DType::Float32, {value(0)}, {}},
                             {"add", kFloat, DType::Float32, {value(1), value(0)}, {0.5}}},
                            {2}};
   constexpr int kLength = 12;
   for (int i = 0; i < kLength; i++) chain.push_back(make(DType::Float32, sizes));
+  for (const Tensor& each : chain) each.storage->transfer(true);  // with their guards
   const std::vector<double> words = program.words();
   ErrorText error;
   for (int i = 0; i < kLength; i++) {
