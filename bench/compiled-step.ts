@@ -23,7 +23,7 @@ import { Gpt, SIZES } from './gpt.js';
 import { device } from './measure.js';
 import { runProgram } from './program.js';
 
-const BACKENDS = [null, 'eager', 'aot_eager', 'aot_eager_decomp_partition'] as const;
+const BACKENDS = [null, 'eager', 'aot_eager', 'aot_eager_decomp_partition', 'inductor'] as const;
 const ROUNDS = 15;
 const onGpu = device !== 'cpu';
 const batch = Number(process.argv[3] ?? 16);

@@ -6,7 +6,7 @@
 import { pathToFileURL } from 'node:url';
 import { mocha } from './mocha.mjs';
 
-const BACKENDS = ['eager', 'aot_eager', 'aot_eager_decomp_partition'];
+const BACKENDS = ['eager', 'aot_eager', 'aot_eager_decomp_partition', 'inductor'];
 const EVERY = ['op', 'module', 'optimizer'].map((what) => `test/compile/every-${what}.test.ts`);
 
 /** The part that `npm test` runs; it has every kind of test, and takes a minute. */

@@ -1,4 +1,5 @@
 /** What one row trains, as train.ts and peer_train.py both read it. */
+import type { BackendName } from '../../lib/compile/backends.js';
 import { amp, float32, nn, type Tensor } from '../../lib/index.js';
 
 export interface ModelSize {
@@ -23,6 +24,8 @@ export interface Mode {
   readonly prefetch: number;
   /** Whether it is compiled: by PyTorch each layer and the loss, by ours the whole model. */
   readonly compile: boolean;
+  /** The backend of `compile` for ours: `'inductor'` by default. */
+  readonly backend?: BackendName;
   /** Whether ours frees memory by scopes, or leaves it to the garbage collector. */
   readonly scopes: boolean;
   /** Which attention PyTorch takes first. */

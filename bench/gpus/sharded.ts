@@ -96,7 +96,8 @@ export function training(job: Job, mode: Mode): Training {
     inputs.push(...rotationOf(size, device).map((each) => each.to(job.dtype)));
   const isDdp = job.parallel === 'ddp' && dataRanks > 1;
   const whole = isDdp ? new DistributedDataParallel(model as nn.AnyModule) : model;
-  const called = (mode.compile ? compile(whole as never) : whole) as (
+  const { backend = 'inductor' } = mode;
+  const called = (mode.compile ? compile(whole as never, { backend }) : whole) as (
     ...inputs: Tensor[]
   ) => Tensor;
   return { loss: lossOf(job, () => called(...inputs)), parameters: model.parameters() };

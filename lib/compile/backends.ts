@@ -1,9 +1,9 @@
 /** Compiler backends: what turns a captured graph into a function. */
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
-import { aotAutograd } from './aot/aot-autograd.js';
+import { aotAutograd, runFused } from './aot/aot-autograd.js';
 import type { GraphModule } from './graph/graph-module.js';
-import { minCutRematerializationPartition } from './partition/min-cut.js';
+import { minCutOfFused, minCutRematerializationPartition } from './partition/min-cut.js';
 
 /** A function compiled from a graph. It takes one tensor for each placeholder. */
 export type CompiledGraph = (...inputs: readonly Tensor[]) => readonly Tensor[];
@@ -18,9 +18,10 @@ export type CompileBackend = (
  * Names of the library's backends. `'eager'` runs the captured graph op by op through autograd.
  * `'aot_eager'` traces its backward, too, and runs both graphs by commands that are encoded once.
  * `'aot_eager_decomp_partition'` also replaces ops by their decompositions, and saves for backward
- * what a minimal cut chooses.
+ * what a minimal cut chooses. `'inductor'` saves so too, and fuses pointwise ops and conversions;
+ * results stay equal to the bit.
  */
-export type BackendName = 'eager' | 'aot_eager' | 'aot_eager_decomp_partition';
+export type BackendName = 'eager' | 'aot_eager' | 'aot_eager_decomp_partition' | 'inductor';
 
 const backends = new Map<string, CompileBackend>(
   Object.entries({
@@ -30,6 +31,7 @@ const backends = new Map<string, CompileBackend>(
       partitionFn: minCutRematerializationPartition,
       decompositions: 'all',
     }),
+    inductor: aotAutograd({ fwCompiler: runFused, partitionFn: minCutOfFused }),
   } satisfies Record<BackendName, CompileBackend>),
 );
 // Errors name backends.

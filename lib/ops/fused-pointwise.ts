@@ -73,6 +73,25 @@ export const fusedPointwiseOp: Op<{ program: FusedProgram }> = defineOp({
   samples: () => [],
 });
 
+/**
+ * A program as text: inputs are i0, i1 and so on, steps t0, t1 and so on; a conversion has the name
+ * of its dtype; what is behind a semicolon are parameters of the op other than a factor of 1.
+ *
+ * @internal
+ */
+export function programText({ steps, outputs }: FusedProgram, inputs: number): string {
+  const named = (value: number): string => (value < inputs ? `i${value}` : `t${value - inputs}`);
+  const lines = steps.map(({ name, operands, params }, i) => {
+    const args = operands.map((each) => ('value' in each ? named(each.value) : each.number));
+    const more = params.every((p) => p === 1) ? '' : `; ${params.join(', ')}`;
+    return `t${i} = ${name}(${args.join(', ')}${more})`;
+  });
+  const stored = outputs.map(({ value }) => value);
+  const last = inputs + steps.length - 1;
+  const isLast = stored.length === 1 && stored[0] === last;
+  return `${lines.join('; ')}${isLast ? '' : ` -> ${stored.map(named).join(', ')}`}`;
+}
+
 function outputMeta({ shape, strides, dtype }: FusedOutput, inputs: readonly Tensor[]): OutputMeta {
   const { device } = inputs.find((t) => t.storage !== null) ?? (inputs[0] as Tensor);
   return { shape, strides, dtype, device };

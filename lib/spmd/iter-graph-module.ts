@@ -1,5 +1,7 @@
 /** A train step whose parts may run in the next iteration: three graphs, and which of them runs. */
 
+import { fusePointwise } from '../compile/fusion/fuse.js';
+import { copyGraph } from '../compile/graph/copy.js';
 import type { RunValue } from '../compile/graph/effects.js';
 import type { Graph } from '../compile/graph/graph.js';
 import { GraphModule } from '../compile/graph/graph-module.js';
@@ -163,7 +165,9 @@ export class IterGraphModule {
 
   private mainRun(graph: Graph): RunGraph {
     if (!this.enableInductor) return this.opByOp(graph);
-    const plan = buildPlan(graph);
+    const { graph: fused } = copyGraph(graph);
+    fusePointwise(fused);
+    const plan = buildPlan(fused);
     return (inputs) => plan.run(inputs);
   }
 

@@ -2,7 +2,12 @@
 import assert from 'node:assert/strict';
 import type { BackendName } from '../../lib/compile/backends.js';
 
-const all: readonly BackendName[] = ['eager', 'aot_eager', 'aot_eager_decomp_partition'];
+const all: readonly BackendName[] = [
+  'eager',
+  'aot_eager',
+  'aot_eager_decomp_partition',
+  'inductor',
+];
 
 /** `npm run test:compiled` runs all backends, `npm test` the default one. */
 export const backends: readonly BackendName[] =

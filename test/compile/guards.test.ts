@@ -211,7 +211,7 @@ describe('the options of compile', () => {
       { dynamic: 'yes' },
       { mode: 'max-autotune' },
       { fullGraph: true },
-      { backend: 'inductor' },
+      { backend: 'inductors' },
       { fullgraph: 1 },
     ]) {
       assert.throws(() => compile(fn, options as never), ArgumentError, JSON.stringify(options));

@@ -16,7 +16,7 @@ export interface Failing {
 }
 
 const DECOMPOSED: readonly BackendName[] = ['aot_eager_decomp_partition'];
-const AOT: readonly BackendName[] = ['aot_eager', ...DECOMPOSED];
+const AOT: readonly BackendName[] = ['aot_eager', ...DECOMPOSED, 'inductor'];
 const ALL: readonly BackendName[] = ['eager', ...AOT];
 
 const listed = (

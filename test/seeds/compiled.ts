@@ -14,6 +14,7 @@ export const BACKENDS = [
   'eager',
   'aot_eager',
   'aot_eager_decomp_partition',
+  'inductor',
 ] as const satisfies readonly BackendName[];
 
 export const FULL = { fullgraph: true } as const;

@@ -11,6 +11,8 @@ import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
 import { isNumberInput } from '../capture/number-inputs.js';
 import { whileCompiling } from '../compiling.js';
+import { fusePointwise } from '../fusion/fuse.js';
+import { copyGraph } from '../graph/copy.js';
 import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
@@ -65,6 +67,17 @@ const runAsPlan: LoweredCompiler = (module) => {
   return (...inputs) => plan.run(inputs);
 };
 
+/** The same after calls were fused. Others may read the graph, so that a copy is. @internal */
+export const runFused: LoweredCompiler = (module, exampleInputs) => {
+  const { graph } = copyGraph(module.graph);
+  fusePointwise(graph);
+  return runAsPlan(new GraphModule(graph), exampleInputs);
+};
+
+/** Whether what the compiler makes of a graph is a plan, which makes no tensors beside its results. */
+const makesPlan = (compiler: LoweredCompiler): boolean =>
+  compiler === runAsPlan || compiler === runFused;
+
 /** Runs a lowered graph through the dispatcher. */
 const runOpByOp: LoweredCompiler =
   (module) =>
@@ -98,7 +111,8 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     // Decompositions of calls whose numbers differ from run to run are not known.
     const chosen = exampleInputs.some(isNumberInput) ? null : decomposed;
     // What was changed in place could not be computed again.
-    if (chosen !== null || graph.nodes.some(isTagged)) functionalise(graph);
+    if (chosen !== null || fwCompiler === runFused || graph.nodes.some(isTagged))
+      functionalise(graph);
     if (chosen !== null) decompose(graph, chosen);
     writeLowResults(graph);
     return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
@@ -108,13 +122,12 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
       ? compiledBySizes(module, compile)
       : compile(module, exampleInputs);
   loweredCompilers.set(aotBackend, (graph, examples) => {
-    if (decomposed !== null && !examples.some(isNumberInput)) {
-      functionalise(graph);
-      decompose(graph, decomposed);
-    }
+    const chosen = examples.some(isNumberInput) ? null : decomposed;
+    if (chosen !== null || fwCompiler === runFused) functionalise(graph);
+    if (chosen !== null) decompose(graph, chosen);
     writeLowResults(graph);
     const run = compiled('fwCompiler', fwCompiler, graph, examples);
-    return fwCompiler === runAsPlan ? run : inScope(run);
+    return makesPlan(fwCompiler) ? run : inScope(run);
   });
   return aotBackend;
 }
@@ -193,8 +206,7 @@ function compileTrace(
     places: placesOf(trace),
     name: name === '' ? 'a function' : name,
     site: hasBackward ? callSite() : '',
-    // A plan makes no tensors beside its results.
-    forward: fwCompiler === runAsPlan ? run : inScope(run),
+    forward: makesPlan(fwCompiler) ? run : inScope(run),
     backward:
       backward === null
         ? null
@@ -227,7 +239,7 @@ function compiled(
   const { title } = graph;
   const compiler = { op: 'aotAutograd', role, fn };
   const run = madeBy(compiler, title, fn(new GraphModule(graph), examples));
-  if (fn === runAsPlan) return run;
+  if (makesPlan(fn)) return run;
   return checkedOnce(compiler, title, run, expectedOutputs(graph, use));
 }
 

@@ -1,5 +1,6 @@
 /** Graphs as text, one line for each node. */
 import { formatShape } from '../../core/shape.js';
+import { type FusedProgram, fusedPointwiseOp, programText } from '../../ops/fused-pointwise.js';
 import { effectOf } from './effects.js';
 import { formatMeta, type Node, type Value, type ValueMeta } from './node.js';
 import { filled, partOf, type SymbolicFields } from './symbols.js';
@@ -16,7 +17,7 @@ export function printNode(n: Node): string {
   if (n.kind === 'effect' && effectOf(n.effect as NonNullable<Node['effect']>).outputs === 0)
     return `${call}${printParams(params)}`;
   const typed = type === '' ? n.name : `${n.name}: ${type}`;
-  return `%${typed} = ${call}${printParams(params)}${printMode(n)}`;
+  return `%${typed} = ${call}${printParams(params)}${printMode(n)}${printProgram(n)}`;
 }
 
 /** The parameters, metas and numbers with expressions as text in the places of their numbers. */
@@ -42,6 +43,13 @@ function inputInSymbols(value: Value, { inputs, of }: SymbolicFields, i: number)
 function printMode({ mode }: Node): string {
   if (mode === null) return '';
   return `  under ${mode.enabled ? 'enableGrad' : mode.inference ? 'inferenceMode' : 'noGrad'}`;
+}
+
+/** What a fused call computes. */
+function printProgram({ op, params, inputs }: Node): string {
+  if (op !== fusedPointwiseOp) return '';
+  const { program } = params as { program: FusedProgram };
+  return `  // ${programText(program, inputs.length)}`;
 }
 
 /** A value as it is named in a line. @internal */

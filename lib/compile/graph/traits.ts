@@ -31,6 +31,11 @@ export function isWait(node: Node): boolean {
   return node.op?.traits.includes('wait') ?? false;
 }
 
+/** Whether the call computes by the expression of a pointwise op, or converts its operand. */
+export function isElementwise({ op }: Node): boolean {
+  return op !== null && (op.pointwise !== null || op.traits.includes('converts'));
+}
+
 /** Whether the node must stay although nothing uses its values. */
 export function mustStay(node: Node): boolean {
   return (

@@ -9,7 +9,7 @@ import { extractAsTagged } from './default.js';
 import { extract, isTensor } from './extract.js';
 import { halvesOf, type JointGraph, type Partition } from './joint-graph.js';
 import { bytesOf, Memory } from './memory.js';
-import { RecomputeTags } from './recomputable.js';
+import { isCostlyBesideFused, RecomputeTags } from './recomputable.js';
 import { cheapestValues } from './saved-values.js';
 
 /** Options of {@link minCutRematerializationPartition}. */
@@ -46,10 +46,27 @@ export function minCutRematerializationPartition(
   options: MinCutOptions = {},
 ): Partition {
   const { parameters = [] } = optionsOf('minCutRematerializationPartition', options, 'parameters');
+  return minCut(joint, new Set(parameters));
+}
+
+/**
+ * The same for compilers that fuse pointwise calls: backward computes these and views again, and
+ * nothing that has a kernel of its own.
+ *
+ * @internal
+ */
+export function minCutOfFused(joint: JointGraph): Partition {
+  return minCut(joint, new Set(), isCostlyBesideFused);
+}
+
+function minCut(
+  joint: JointGraph,
+  free: ReadonlySet<Node>,
+  costs?: (node: Node) => boolean,
+): Partition {
   const halves = halvesOf(joint);
   const memory = new Memory(joint.graph, joint.shared);
-  const free = new Set(parameters);
-  const tags = new RecomputeTags(halves.forward, memory);
+  const tags = new RecomputeTags(halves.forward, memory, costs);
   const values = cheapestValues(joint, halves, memory, tags, free);
   const smallest = extract(joint, halves, memory, {
     saves: (value) =>

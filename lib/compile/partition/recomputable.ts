@@ -3,7 +3,7 @@
  * give another value never, those that take long only if a tag says so.
  */
 import type { Node, ValueMeta } from '../graph/node.js';
-import { communicates, isRandom, isView, writes } from '../graph/traits.js';
+import { communicates, isElementwise, isRandom, isView, writes } from '../graph/traits.js';
 import { bytesOf, isAlias, type Memory } from './memory.js';
 import { isResharded, PREFER_RECOMPUTE, PREFER_SAVE, regionOf, SAVE } from './tags.js';
 import { type NodeValue, ValueMap } from './value-map.js';
@@ -37,6 +37,16 @@ export function isCostly(node: Node): boolean {
 }
 
 /**
+ * Whether running the node again takes a kernel of its own, where pointwise calls are fused with
+ * those that read them.
+ *
+ * @internal
+ */
+export function isCostlyBesideFused(node: Node): boolean {
+  return isCostly(node) || !(isElementwise(node) || isView(node) || node.inputs.length === 0);
+}
+
+/**
  * What the tags of forward say. The nodes of a region are computed again from what the region
  * reads: of a region `mustRecompute:a`, another one gets saved values, and nodes of no region that
  * read its values are not computed again from there.
@@ -45,12 +55,15 @@ export function isCostly(node: Node): boolean {
  */
 export class RecomputeTags {
   private readonly memory: Memory;
+  private readonly costs: (node: Node) => boolean;
   /** The values that another region reads, and the nodes that read values of another region. */
   private readonly read = new ValueMap<true>();
   private readonly reading = new Set<Node>();
 
-  constructor(forward: readonly Node[], memory: Memory) {
+  /** `costs`: which nodes take long to run again. */
+  constructor(forward: readonly Node[], memory: Memory, costs: (node: Node) => boolean = isCostly) {
     this.memory = memory;
+    this.costs = costs;
     for (const node of forward)
       for (const value of node.reads) if ('node' in value) this.addRead(node, value);
   }
@@ -89,7 +102,7 @@ export class RecomputeTags {
   /** Whether backward must not compute the node again, although it could. */
   isKept(node: Node): boolean {
     if (this.isSaved(node) || this.reading.has(node)) return true;
-    return isCostly(node) && !node.tags.has(PREFER_RECOMPUTE);
+    return this.costs(node) && !node.tags.has(PREFER_RECOMPUTE);
   }
 }
 

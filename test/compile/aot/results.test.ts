@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { compile, enableGrad, noGrad, type Tensor, tensor } from '../../../lib/index.js';
 
-const BACKENDS = ['aot_eager', 'aot_eager_decomp_partition'] as const;
+const BACKENDS = ['aot_eager', 'aot_eager_decomp_partition', 'inductor'] as const;
 const leaf = (call: number): Tensor => tensor([1.5 + call, -2.5], { requiresGrad: true });
 
 /** Runs the function eagerly and compiled, three times each, and compares what is observed. */

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { compile, compiledAutograd } from '../../../lib/compile/index.js';
 import { InPlaceError, type Tensor, tensor } from '../../../lib/index.js';
 
-const BACKENDS = ['eager', 'aot_eager', 'aot_eager_decomp_partition'] as const;
+const BACKENDS = ['eager', 'aot_eager', 'aot_eager_decomp_partition', 'inductor'] as const;
 
 const leaf = (...values: number[]): Tensor => tensor(values).requiresGrad_();
 

@@ -16,7 +16,7 @@ import {
 import { CompileCounterWithBackend } from '../../../lib/testing/index.js';
 
 type Fn = (...args: Tensor[]) => unknown;
-const BACKENDS = ['eager', 'aot_eager', 'aot_eager_decomp_partition'] as const;
+const BACKENDS = ['eager', 'aot_eager', 'aot_eager_decomp_partition', 'inductor'] as const;
 
 const leaf = (...shape: number[]): Tensor => rand(shape).requiresGrad_();
 

@@ -9,7 +9,7 @@ import {
   minCutRematerializationPartition,
 } from '../../../lib/compile/index.js';
 import type { JointGraph, Partition } from '../../../lib/compile/partition/joint-graph.js';
-import { savedBytes } from '../../../lib/compile/partition/min-cut.js';
+import { minCutOfFused, savedBytes } from '../../../lib/compile/partition/min-cut.js';
 import { type AnyOp, opByName } from '../../../lib/core/op.js';
 import { autograd, nn, rand, scope, type Tensor } from '../../../lib/index.js';
 import { assertFaithful, jointOf, opsOf } from './joint-graphs.js';
@@ -59,6 +59,20 @@ describe('the min-cut partition', () => {
     const parts = minCutRematerializationPartition(joint);
     assert.deepEqual(savedOps(parts), ['placeholder', 'placeholder', 'matmul']);
     assert.ok(opsOf(parts.backward).includes('gelu'));
+  });
+
+  it('computes no norm and no dropout again for a compiler that fuses pointwise calls', () => {
+    const gated = (x: Tensor, up: Tensor, down: Tensor): Tensor => {
+      const h = F.rmsNorm(x, [8]);
+      return F.dropout(h.silu().mul(h.matmul(up)), { p: 0.5 }).matmul(down);
+    };
+    const joint = jointOf(gated, [leaf(4, 8), leaf(8, 8), leaf(8, 8)]);
+    const { backward } = minCutOfFused(joint);
+    const again = opsOf(backward);
+    for (const name of ['silu', 'mul']) assert.ok(again.includes(name), name);
+    for (const name of ['rmsNorm', 'dropout']) assert.ok(!again.includes(name), name);
+    assert.ok(bytes(minCutOfFused(joint)) < bytes(defaultPartition(joint)));
+    assertFaithful(gated, [leaf(4, 8), leaf(8, 8), leaf(8, 8)], minCutOfFused);
   });
 
   it('saves results much smaller than their operands', () => {

@@ -41,11 +41,13 @@ class Allowed {
 
   constructor({ body }: Program, { fn, passes }: Variant) {
     this.isDecomposed = fn === 'aot_eager_decomp_partition';
-    this.isLowered = this.isDecomposed || fn === 'aot_eager';
+    this.isLowered = fn !== null && fn !== 'eager';
     this.isCaptured = this.isLowered || passes !== null;
     const has = (part: RegExp): boolean => body.some(({ code }) => part.test(code));
-    const decomposes = this.isDecomposed || passes === 'aot_eager_decomp_partition';
-    this.readsChanged = decomposes && has(/\.data\./);
+    const computesAgain = [fn, passes].some(
+      (each) => each?.endsWith('partition') || each === 'inductor',
+    );
+    this.readsChanged = computesAgain && has(/\.data\./);
     this.hooksFrames = has(/\.gradFn\.register/) && has(/graphBreak|item\(|backward\(|\.grad\(/);
   }
 

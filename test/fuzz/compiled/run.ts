@@ -8,6 +8,7 @@ export const BACKENDS: readonly BackendName[] = [
   'eager',
   'aot_eager',
   'aot_eager_decomp_partition',
+  'inductor',
 ];
 /** The backends that compile the function, and the graphs of backward passes; null: uncompiled. */
 export interface Variant {

@@ -1,0 +1,112 @@
+/** Which calls one kernel can compute together, and what they read. */
+import type { Device } from '../../core/device.js';
+import { isContiguousLayout, numelOf, type Shape, sameShape } from '../../core/shape.js';
+import { nativeCall, prepareDevice, writer } from '../../eager/submit.js';
+import { effectOf } from '../graph/effects.js';
+import type { Node, Value, ValueMeta } from '../graph/node.js';
+import { communicates, isElementwise, isView, isWait, writes } from '../graph/traits.js';
+import { standIn } from '../partition/memory.js';
+import type { NodeValue } from '../partition/value-map.js';
+
+/** Whether the backend of a device has the kernel of fused calls. */
+export function canFuseOn(device: Device): boolean {
+  if (device.type === 'meta') return false;
+  prepareDevice(device);
+  return nativeCall(() => writer.addon.canFuse(device.code), 'canFuse');
+}
+
+/**
+ * Whether no call moves across the node: it changes memory that others may read, communicates, or
+ * runs code of the program.
+ */
+export function isBarrier(node: Node): boolean {
+  if (node.kind === 'effect')
+    return node.effect !== 'draw' && !effectOf(node.effect as NonNullable<Node['effect']>).pure;
+  return writes(node) || communicates(node) || isWait(node) || node.op?.compute != null;
+}
+
+/** Whether the call computes each element of its result from those of its operands in its place. */
+export function isCandidate(node: Node): boolean {
+  const { kind, op, into, draw, metas, inputs, symbolic } = node;
+  if (kind !== 'call' || op === null || into !== null || draw !== null || symbolic !== null)
+    return false;
+  const [meta] = metas;
+  if (metas.length !== 1 || meta === undefined || meta.placements !== null) return false;
+  if (!isElementwise(node) || (op.pointwise === null && !keepsOrder(node))) return false;
+  return inputs.every((value) => 'number' in value || isOn(value, meta.device));
+}
+
+function isOn({ node, output }: NodeValue, device: Device): boolean {
+  const meta = node.metas[output];
+  return meta !== undefined && meta.device === device && meta.placements === null;
+}
+
+/** Whether a copy reads and writes memory in one order: others have kernels of their own. */
+function keepsOrder({ inputs: [value], metas: [to] }: Node): boolean {
+  if (value === undefined || 'number' in value || to === undefined) return false;
+  const from = value.node.metas[value.output] as ValueMeta;
+  const order = (strides: Shape): number[] =>
+    [...strides.keys()]
+      .filter((dim) => (to.shape[dim] as number) > 1 && (from.strides[dim] as number) > 0)
+      .sort((a, b) => (strides[b] as number) - (strides[a] as number));
+  return sameShape(order(from.strides), order(to.strides));
+}
+
+/** What a call computes its elements over: calls of one space can be one call. */
+export interface Space {
+  /** Equal for all calls that can be one. */
+  readonly key: string;
+  /** The shape of an operand that is not dense; null where any shape of as many elements does. */
+  readonly shape: Shape | null;
+}
+
+/** The space of a candidate. Views between dense values are no part of it. */
+export function spaceOf(node: Node): Space {
+  const { shape, strides, device } = node.metas[0] as ValueMeta;
+  if (!isContiguousLayout(shape, strides))
+    return { key: `${device} ${shape} by ${strides}`, shape };
+  const numel = numelOf(shape);
+  const isFree = node.inputs.every(
+    (value) =>
+      'number' in value ||
+      isDense(metaOfValue(value), numel) ||
+      numelOf(metaOfValue(value).shape) === 1,
+  );
+  return { key: `${device} ${numel}`, shape: isFree ? null : shape };
+}
+
+/** The meta of a value that is a tensor. */
+export function metaOfValue({ node, output }: NodeValue): ValueMeta {
+  return node.metas[output] as ValueMeta;
+}
+
+/** Whether a value has so many elements in row-major order without gaps. */
+export function isDense({ shape, strides }: ValueMeta, numel: number): boolean {
+  return numelOf(shape) === numel && isContiguousLayout(shape, strides);
+}
+
+/** The value that a dense value is a view of in other dims; itself if it is none. */
+export function withoutViews(value: NodeValue): NodeValue {
+  let at = value;
+  for (;;) {
+    const [from] = at.node.inputs;
+    if (!isView(at.node) || from === undefined || 'number' in from) return at;
+    const [meta, base] = [metaOfValue(at), from.node.metas[from.output]];
+    if (base === undefined || base.placements !== null || base.dtype !== meta.dtype) return at;
+    const numel = numelOf(meta.shape);
+    if (!isDense(meta, numel) || !isDense(base, numel) || !startsAlike(at.node, base)) return at;
+    at = from;
+  }
+}
+
+/** Whether a view begins with the first element of what it shows: asStrided can begin anywhere. */
+function startsAlike({ op, params }: Node, base: ValueMeta): boolean {
+  return op?.view?.(standIn(base, Number.POSITIVE_INFINITY), params).offset === 0;
+}
+
+/** What a candidate reads: dense values without the views that show them in its shape. */
+export function operandOf(node: Node, value: Value): Value {
+  if ('number' in value) return value;
+  const numel = numelOf((node.metas[0] as ValueMeta).shape);
+  return numelOf(metaOfValue(value).shape) === numel ? withoutViews(value) : value;
+}

@@ -1,0 +1,34 @@
+/**
+ * The fusion pass: pointwise calls and conversions over one space become calls of fusedPointwise,
+ * whose kernel keeps the values between them out of memory. Results are those of the calls one by
+ * one, bit for bit, because each is rounded to its dtype.
+ */
+import type { Device } from '../../core/device.js';
+import { eliminateDeadCode } from '../graph/eliminate.js';
+import type { Graph } from '../graph/graph.js';
+import type { ValueMeta } from '../graph/node.js';
+import { canFuseOn } from './candidates.js';
+import { Groups } from './groups.js';
+import { Rewriter } from './rewriter.js';
+
+/**
+ * Fuses the pointwise calls of a graph of local ops. Calls that write into a tensor, draw random
+ * numbers or have distributed operands stay, and no call moves across one that changes memory or
+ * communicates.
+ *
+ * @returns the number of fused calls, each in place of several
+ */
+export function fusePointwise(graph: Graph): number {
+  const known = new Map<Device, boolean>();
+  const groups = new Groups(graph, ({ metas }) => {
+    const { device } = metas[0] as ValueMeta;
+    const answer = known.get(device) ?? canFuseOn(device);
+    known.set(device, answer);
+    return answer;
+  });
+  const count = groups.all.length;
+  if (count === 0) return 0;
+  new Rewriter(graph, groups).run();
+  eliminateDeadCode(graph);
+  return count;
+}
