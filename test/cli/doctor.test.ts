@@ -153,6 +153,14 @@ describe('shardwise doctor', () => {
     );
   });
 
+  it('reports for which GPUs compile() fuses kernels', () => {
+    const report = examine('1.2.3');
+    const text = (generatesKernels: boolean[]) => describeReport({ ...report, generatesKernels });
+    assert.doesNotMatch(text([]), /^fusion/m);
+    assert.match(text([true, true]), /^fusion +compile\(\) fuses kernels on CUDA$/m);
+    assert.match(text([true, false]), /^fusion .*does not fuse kernels on cuda:1: no NVRTC/m);
+  });
+
   it('reports that products fail without the named cuBLASLt, with advice', async () => {
     const env = { ...process.env, SHARDWISE_CUBLASLT_PATH: '/nonexistent' };
     const { stdout } = await promisify(execFile)(
