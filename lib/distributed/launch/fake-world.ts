@@ -8,6 +8,9 @@ import { enterWorld } from '../process-group/new-group.js';
 import { findContext, type RankContext } from '../process-group/rank-context.js';
 import type { Store } from '../stores/index.js';
 
+/** Each rank of a group takes memory here. No machine has more. @internal */
+export const MOST_FAKE_RANKS = 2 ** 20;
+
 /** @internal */
 export interface FakeWorldOptions {
   /** May exceed the size, as some tests need. */
@@ -30,7 +33,8 @@ export function enterFakeWorld({
 }: FakeWorldOptions): RankContext {
   reportUse('initProcessGroup');
   checkNumber('initProcessGroup', 'rank', rank, { from: 0, whole: true });
-  checkNumber('initProcessGroup', 'worldSize', worldSize, { from: 1, whole: true });
+  const size = { from: 1, to: MOST_FAKE_RANKS, whole: true };
+  checkNumber('initProcessGroup', 'worldSize', worldSize, size);
   const context = findContext();
   if (context !== null) {
     throw new DistributedError(

@@ -1,5 +1,6 @@
 /** Draws which rank holds which shard of a tensor, as text or as SVG. */
 import { ShardingError } from '../../core/errors.js';
+import { escaped } from '../../core/escaped.js';
 import { checkOneOf, withDefaults } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
 import { localShardOf } from '../spec/local-shard.js';
@@ -93,8 +94,6 @@ const MOST_HEIGHT = 480;
 const MARGIN = { left: 72, top: 52, right: 12, bottom: 12 };
 const LINE = 14;
 const fills = ['#cfe8fc', '#fde6b3', '#e6d3f5', '#d3efd3', '#f9d2d2', '#dcdcdc'];
-
-const escaped = (text: string): string => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
 /** The begin and length of each span, in pixels. */
 type Scale = readonly { readonly at: number; readonly length: number }[];

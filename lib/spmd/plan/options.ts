@@ -9,6 +9,8 @@ import {
   optionsOf,
   unexpected,
 } from '../../core/options.js';
+import { isPlain } from '../../core/plain-object.js';
+import { MOST_FAKE_RANKS } from '../../distributed/launch/fake-world.js';
 import { type Rates, type RatesName, ratesOf } from '../timeline/rates.js';
 import { LAYOUTS, type LayoutName, type ShardParameter } from './layouts.js';
 
@@ -125,6 +127,8 @@ function checkedMesh(given: PlanMesh): PlanMesh {
     'an object with shape and meshDimNames, such as { shape: [8], meshDimNames: ["dp"] }';
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw unexpected('plan', 'mesh', expected, given);
+  // A DeviceMesh has more members; a name that is wrong in a literal would be ignored.
+  if (isPlain(given)) optionsOf('plan: mesh', given, 'shape meshDimNames');
   const { shape, meshDimNames } = given as Partial<PlanMesh>;
   if (!Array.isArray(shape) || shape.length === 0)
     throw unexpected(
@@ -141,6 +145,12 @@ function checkedMesh(given: PlanMesh): PlanMesh {
       meshDimNames,
     );
   for (const size of shape) checkNumber('plan', 'mesh.shape', size, { from: 1, whole: true });
+  if (shape.reduce((a, b) => a * b, 1) > MOST_FAKE_RANKS)
+    throw new ArgumentError(
+      `plan: expected a mesh of at most ${MOST_FAKE_RANKS} ranks, got [${shape.join(', ')}]. Plan for ` +
+        'fewer: times of such groups grow by the latency of each doubling.',
+      { op: 'plan', argument: 'mesh' },
+    );
   const areNames =
     meshDimNames.length === shape.length &&
     new Set(meshDimNames).size === shape.length &&

@@ -2,7 +2,7 @@
 
 import { FakeTensorMode } from '../../compile/fake-tensor-mode.js';
 import { ArgumentError, DistributedError, ShardwiseError } from '../../core/errors.js';
-import { checkFunction, unexpected } from '../../core/options.js';
+import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
 import { WORLD } from '../../distributed/engines/engine.js';
 import { destroyProcessGroup, initDeviceMesh, isInitialized } from '../../distributed/index.js';
 import { enterFakeWorld } from '../../distributed/launch/fake-world.js';
@@ -236,7 +236,7 @@ function checkedStep(given: PlannedStep): PlannedStep {
     Array.isArray(given.args);
   if (!isStep)
     throw unexpected('plan', 'makeStep', 'a function that returns { trainStep, args }', given);
-  return given;
+  return optionsOf('plan: the result of makeStep', given, 'trainStep args');
 }
 
 function workOf(

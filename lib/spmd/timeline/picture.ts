@@ -1,5 +1,5 @@
 /** A timeline as a picture. */
-import { escaped } from '../../compile/graph/picture/draw.js';
+import { escaped } from '../../core/escaped.js';
 import type { Timeline, TimelineEntry } from './timeline.js';
 import { formatSeconds } from './units.js';
 

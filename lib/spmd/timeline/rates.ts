@@ -83,7 +83,12 @@ export function ratesOf(op: string, given: RatesName | Rates): Rates {
   if (!Array.isArray(links) || links.length === 0)
     throw unexpected(op, 'rates.links', 'a list of at least one link', links);
   let before = 1;
-  for (const { ranks, latency, bandwidth } of links as readonly LinkRates[]) {
+  for (const link of links as readonly LinkRates[]) {
+    const { ranks, latency, bandwidth } = optionsOf(
+      `${op}: rates.links`,
+      link,
+      'ranks latency bandwidth',
+    );
     checkNumber(op, 'rates.links.latency', latency, { from: 0 });
     checkNumber(op, 'rates.links.bandwidth', bandwidth, { above: 0 });
     if (typeof ranks !== 'number' || !(ranks > before))

@@ -96,6 +96,14 @@ describe('The picture of a graph', () => {
     assert.match(svg, /<text class="h"[^>]*>a &#60; b &#38; &#34;c&#34;: /);
   });
 
+  it('shows characters that XML forbids as U+FFFD, and keeps all others', () => {
+    const graph = graphOf((x) => x.exp());
+    graph.title = 'a\u0000b\u001b[1m\u000b\ud800c\ufffe\uffffd\té😀\u0085';
+    const svg = graph.toSvg();
+    assertNests(svg);
+    assert.ok(svg.includes('>a\ufffdb\ufffd[1m\ufffd\ufffdc\ufffd\ufffdd\té😀\u0085: '));
+  });
+
   it('draws an empty graph', () => assertNests(new Graph().toSvg()));
 
   it('stays readable with thousands of nodes: those of a module share rows', () => {

@@ -60,6 +60,10 @@ describe('a fake world', () => {
       initProcessGroup('fake', { rank: 0, worldSize: 0 }),
       /expected worldSize to be/,
     );
+    await assert.rejects(
+      initProcessGroup('fake', { rank: 0, worldSize: 2 ** 53 - 1 }),
+      /expected worldSize to be a whole number from 1 to 1048576/,
+    );
     assert.equal(isInitialized(), false);
     await initProcessGroup('fake', { rank: 2, worldSize: 4 });
     assert.deepEqual([getRank(), getWorldSize()], [2, 4]);

@@ -356,6 +356,20 @@ describe('plans of train steps', function () {
     bad(/expected mesh\.meshDimNames to be .* got undefined/, makeStep, { shape: [8] });
     bad(/2 different names/, makeStep, { shape: [2, 2], meshDimNames: ['dp', 'dp'] });
     bad(/no option "memory"/, makeStep, line(2), { memory: 1 });
+    bad(/plan: mesh: there is no option "dimNames"/, makeStep, { ...line(2), dimNames: ['a'] });
+    const more = () => ({ trainStep, args: [], device: 'cuda' });
+    bad(/plan: the result of makeStep: there is no option "device"/, more, line(2));
+    const cpu = { name: 'a', flops: { float32: 1 }, memory: 1, launch: 1 };
+    const links = [{ ranks: Infinity, latency: 1, bandwidth: 1, bandwith: 2 }];
+    bad(/rates\.links: there is no option "bandwith"/, makeStep, line(2), {
+      rates: { ...cpu, links },
+    });
+    bad(/rates\.links: .*got null/, makeStep, line(2), { rates: { ...cpu, links: [null] } });
+    bad(/at most 1048576 ranks, got \[1000000, 1000000\]/, makeStep, {
+      shape: [1e6, 1e6],
+      meshDimNames: ['a', 'b'],
+    });
+    bad(/at most 1048576 ranks/, makeStep, line(2 ** 53 - 1));
     bad(/memoryBytes/, makeStep, line(2), { memoryBytes: 0 });
     bad(/bucketSizeMb/, makeStep, line(2), { bucketSizeMb: -1 });
     bad(/layouts/, makeStep, line(2), { layouts: ['pp'] });

@@ -6,6 +6,7 @@
  * ten thousand pixels in each direction, in 8 to 65 seconds, and show no order of nodes that do not
  * depend on each other, which is what passes change.
  */
+import { escaped } from '../../../core/escaped.js';
 import type { Graph } from '../graph.js';
 import type { Node } from '../node.js';
 import { printNode } from '../print.js';
@@ -49,10 +50,6 @@ text{fill:#e4e7eb}.m{fill:#9aa5b1}.page{fill:#14181d}.frame{fill:#1d232a;stroke:
 .input{fill:#3e4c59}.compute{fill:#1d4a73}.view{fill:#1c3145}.write{fill:#155a42}
 .collective{fill:#9c5a06}.wait{fill:#66501c}}
 `;
-
-/** Text as SVG has it. @internal */
-export const escaped = (text: string): string =>
-  text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
 /** The picture of a graph as SVG. @internal */
 export function drawGraph(graph: Graph, title: string): string {
