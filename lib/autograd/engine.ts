@@ -20,6 +20,7 @@ import { hasAny, padded, replacedAll } from './gradient-lists.js';
 import { type HeldGradient, heldGradient, joinHeld } from './held-gradients.js';
 import type { BackwardPass, Edge, Gradients, Node, NodeTask } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
+import { asSeen } from './seen-gradients.js';
 
 export interface EngineOptions {
   retainGraph: boolean;
@@ -173,7 +174,8 @@ class BackwardRun implements BackwardPass {
     const executes = runs && this.executes(node);
     const mark = this.scope === null ? 0 : this.scope.storages.length;
     if (node.observers !== null) this.runObservers(node, buffer);
-    let incoming = runs || task.isRoot ? this.runTensorHooks(node, buffer) : buffer;
+    let incoming = asSeen(node, buffer);
+    if (runs || task.isRoot) incoming = this.runTensorHooks(node, incoming);
     if (runs) this.capture(node, incoming);
     let results: Gradients = [];
     if (executes) {

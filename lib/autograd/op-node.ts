@@ -146,6 +146,14 @@ export class OpNode extends Node implements VjpContext<object> {
     return pass === null ? own : (dtypeBefore(this.edges[i] as Edge, own, pass) ?? own);
   }
 
+  /** The dtype of the output of a conversion or a view; null for other ops. @internal */
+  dtypeOfOutput(): DType | null {
+    const { traits, view } = this.op;
+    const { dtype = null } = this.params as { dtype?: DType };
+    const isConversion = traits.includes('converts') && dtype !== null;
+    return isConversion ? dtype : view === null ? null : this.inputDtype(0);
+  }
+
   takeArrived(i: number): Tensor | null {
     const pass = this.unseenPass();
     const edge = this.edges[i] as Edge;

@@ -209,6 +209,21 @@ describe('autocast', () => {
     assert.equal(counter.frameCount, 2);
   });
 
+  for (const backend of ['eager', 'aot_eager'] as const)
+    it(`keeps conversions of activations apart from those of captures: ${backend}`, () => {
+      const [x, w] = [randn([3, 4]).requiresGrad_(), randn([4, 4])];
+      const run = (isCompiled: boolean): unknown[] =>
+        inRegion(() => {
+          const h = x.mul(1);
+          const product = (): Tensor => h.matmul(w);
+          const fn = isCompiled ? compile(product, { backend, fullgraph: true }) : product;
+          const seen = [product().tolist(), fn().tolist()];
+          h.mul_(2); // a graph that reads a conversion from before would not see it
+          return [...seen, fn().tolist(), product().tolist(), fn().tolist()];
+        });
+      assert.deepEqual(run(true), run(false));
+    });
+
   it('refuses unknown devices, other dtypes and asynchronous functions', () => {
     assert.throws(() => amp.autocast({ deviceType: 'tpu' as never }, () => 0), ArgumentError);
     assert.throws(() => amp.autocast({ ...cpu, dtype: float64 }, () => 0), DtypeError);

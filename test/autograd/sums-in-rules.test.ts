@@ -3,7 +3,15 @@
  * the gradient in the dtype from which mixed precision converted the tensor.
  */
 import assert from 'node:assert/strict';
-import { checkpoint, createSelectiveCheckpointContexts } from '../../lib/distributed.js';
+import {
+  checkpoint,
+  createSelectiveCheckpointContexts,
+  distributeModule,
+  distributeTensor,
+  initDeviceMesh,
+  launch,
+  Replicate,
+} from '../../lib/distributed.js';
 import {
   amp,
   autograd,
@@ -12,6 +20,7 @@ import {
   float32,
   float64,
   manualSeed,
+  memory,
   nn,
   profiler,
   randn,
@@ -105,6 +114,44 @@ describe('a gradient rule that adds what arrived', () => {
     assert.ok(g?.allclose(expected));
   });
 
+  it('leaves a gradient of another shape, as of a tensor whose data was replaced', () => {
+    const w = randn([4, 4], { dtype: float64 });
+    const x = randn([1, 4], { dtype: float64 }).requiresGrad_();
+    const gradientOf = (createGraph: boolean): Tensor => {
+      const h = x.mul(1);
+      const early = h.matmul(w); // its rule runs last
+      h.data = randn([3, 4], { dtype: float64 });
+      const loss = early.sum().add(h.mul(2).sum());
+      return autograd.grad(loss, [x], { createGraph })[0] as Tensor;
+    };
+    assert.ok(gradientOf(false).allclose(gradientOf(true)));
+  });
+
+  for (const [name, make] of Object.entries(blocks))
+    it(`leaves a distributed gradient, whose shards may lie in any layout, with ${name}`, () =>
+      launch(1, () => {
+        const mesh = initDeviceMesh('cpu', [1]);
+        const { norm } = distributeModule(make(), mesh);
+        const x = distributeTensor(randn([4, 16]), mesh, [Replicate()]).requiresGrad_();
+        const h = x.mul(1);
+        const counts = opsOfBackward(norm(h).add(h.mul(2)).sum());
+        assert.equal(counts.get('add'), 1, [...counts].join(' '));
+      }));
+
+  it('frees what it took, so that memory does not grow with the layers', () => {
+    const peak = (layers: number): number => {
+      const norms = Array.from({ length: layers }, () => new nn.LayerNorm(256));
+      const h = randn([64, 256]).requiresGrad_().mul(1);
+      const loss = norms.reduce((t, norm) => t.add(norm(t)), h).sum();
+      memory.collect();
+      memory.resetPeak();
+      const before = memory.stats().allocatedBytes;
+      loss.backward();
+      return memory.stats().peakAllocatedBytes - before;
+    };
+    assert.ok(peak(8) <= peak(2) + 8 * 2 * 256 * 4, 'gradients of weights and biases stay');
+  });
+
   it('leaves out what hooks of the node would see', () => {
     const x = randn([3, 4], { dtype: float64 }).requiresGrad_();
     const w = randn([4, 4], { dtype: float64 });
@@ -149,7 +196,8 @@ describe('the gradient of a tensor that mixed precision converted', () => {
     assert.ok(gradient(layer.weight).isContiguous());
   });
 
-  it('is that of the rounded operands', () => {
+  it('is that of the rounded operands, not rounded itself', () => {
+    manualSeed(2);
     const layer = linear();
     const x = randn([2, 3, 16]).requiresGrad_();
     const g = randn([2, 3, 8]).to(bfloat16);
@@ -160,12 +208,33 @@ describe('the gradient of a tensor that mixed precision converted', () => {
         .to(bfloat16)
         .to(float64)
         .reshape([-1, t.shape.at(-1) as number]);
-    const near = (seen: Tensor, expected: Tensor): void =>
-      assert.ok(
-        seen.to(float64).allclose(expected.reshape(seen.shape), { rtol: 1e-2, atol: 1e-2 }),
-      );
+    const near = (seen: Tensor, expected: Tensor): void => {
+      const both = [seen.to(float64), expected.reshape(seen.shape)] as const;
+      assert.ok(both[0].allclose(both[1], { rtol: 1e-6, atol: 1e-6 }), both.join(' and '));
+      const rounded = both[1].to(bfloat16).to(float64);
+      assert.ok(!both[0].allclose(rounded, { rtol: 1e-4, atol: 1e-4 }), 'a difference is seen');
+    };
     near(gradient(layer.weight), exact(g).t().matmul(exact(x)));
     near(gradient(x), exact(g).matmul(exact(layer.weight)));
+  });
+
+  it('is added to one in the dtype of the conversion by an op of its own', () => {
+    const x = randn([3, 4]).requiresGrad_();
+    const w = randn([4, 4]).to(bfloat16);
+    const low = x.to(bfloat16);
+    const product = low.matmul(w); // its rule runs last
+    product.add(low.mul(1)).sum().backward();
+    const expected = w.to(float32).sum(1).add(1).expand([3, 4]);
+    assert.ok(gradient(x).allclose(expected, { rtol: 1e-5, atol: 1e-5 }));
+  });
+
+  it('is joined of those of its parts in 16 bits', () => {
+    const x = randn([2, 8]).requiresGrad_();
+    const w = randn([4, 4]).to(bfloat16);
+    const [q, k] = x.to(bfloat16).chunk(2, 1) as [Tensor, Tensor];
+    const counts = opsOfBackward(q.matmul(w).add(k.matmul(w)).sum());
+    assert.equal(counts.get('add'), undefined, [...counts].join(' '));
+    assert.equal(counts.get('SliceBackward'), undefined, [...counts].join(' '));
   });
 
   it('has the dtype that a hook of the converted tensor expects', () => {
@@ -181,6 +250,34 @@ describe('the gradient of a tensor that mixed precision converted', () => {
     const captured = x.to(bfloat16);
     const [g] = autograd.grad(captured.matmul(w).sum(), [captured]);
     assert.equal(g?.dtype, bfloat16);
+  });
+
+  it('has the dtype that hooks expect which are registered while backward runs', () => {
+    const w = randn([4, 4]).to(bfloat16);
+    const kinds: Record<string, (t: Tensor, seen: (g: Tensor) => void) => void> = {
+      'a hook of the tensor': (t, seen) => void t.registerHook(seen),
+      'a hook before the node': (t, seen) =>
+        void t.gradFn?.registerPrehook(([g]) => seen(g as Tensor)),
+      'a hook after the node': (t, seen) =>
+        void t.gradFn?.registerHook((_, [g]) => seen(g as Tensor)),
+      'a gradient that is retained': (t) => t.retainGrad(),
+    };
+    for (const [what, register] of Object.entries(kinds))
+      for (const view of [false, true]) {
+        const x = randn([3, 4]).requiresGrad_();
+        const low = view ? x.to(bfloat16).view([3, 4]) : x.to(bfloat16);
+        const seen: DType[] = [];
+        // The product's rule runs first, because the product was recorded last.
+        const early = low.mul(1);
+        early.registerHook(() => {
+          register(low, (g) => void seen.push(g.dtype));
+        });
+        const late = low.matmul(w);
+        early.add(late).sum().backward();
+        if (low.grad !== null) seen.push(low.grad.dtype);
+        assert.deepEqual(seen, [bfloat16], `${what}, view: ${view}`);
+        assert.equal(gradient(x).dtype, float32);
+      }
   });
 
   it('sums several layers of one input, which is converted once', () => {
