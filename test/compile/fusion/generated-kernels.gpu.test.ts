@@ -5,6 +5,7 @@ import { ComputeType } from '../../../lib/core/dtype.js';
 import {
   bfloat16,
   bool,
+  compile,
   type DType,
   empty,
   float16,
@@ -161,6 +162,28 @@ describe('kernels that are generated on a GPU', () => {
     const [got] = run([zeros([0, 3], on(float32))], [step('exp', [v(0)], float32)]);
     assertSame(got, zeros([0, 3], on(float32)));
   });
+
+  for (const dtype of [bfloat16, float32])
+    it(`run graphs of the backend 'inductor' in ${dtype.name}, forward and backward`, () => {
+      const body = (a: Tensor, b: Tensor, bias: Tensor): Tensor =>
+        silu(a.add(bias)).mul(b).float().mul(0.5).add(a);
+      const compiled = compile(body, { backend: 'inductor' });
+      for (let call = 0; call < 3; call++) {
+        const given = [
+          randn([96, 72], on(dtype)),
+          randn([96, 72], on(dtype)),
+          randn([72], on(dtype)),
+        ];
+        const weight = randn([96, 72], on(float32));
+        const [expected, got] = [body, compiled].map((fn) => {
+          const leaves = given.map((t) => t.detach().requiresGrad_());
+          const y = fn(...(leaves as [Tensor, Tensor, Tensor]));
+          y.mul(weight).sum().backward();
+          return [y, ...leaves.map((t) => t.grad as Tensor)].map((t) => t.tolist());
+        });
+        assert.deepEqual(got, expected);
+      }
+    });
 
   it('refuse programs that are malformed', () => {
     const x = randn([8], on(float32));
