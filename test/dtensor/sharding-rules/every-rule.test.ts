@@ -70,6 +70,7 @@ const without: Record<string, string> = {
   nonzero: 'where a row of its result stands depends on the values of all others',
   nonzeroRows: 'it reads what nonzero found, which all ranks have',
   attentionBackwardJoined: 'the gradients of distributed operands have memory of their own',
+  fusedPointwise: 'a pass makes it of ops on local shards',
   splitWithSizesCopy: 'its function copies distributed tensors by foreachCopy',
 };
 
