@@ -88,6 +88,29 @@ describe('fusedPointwise', () => {
     same(got, x.add(row).mul(column).sub(other));
   });
 
+  it('reads large transposed inputs, of several shapes', () => {
+    for (const shape of [
+      [128, 160],
+      [3, 96, 64],
+      [2, 2, 100, 64],
+    ]) {
+      const flipped = [...shape.slice(0, -2), shape.at(-1), shape.at(-2)] as number[];
+      const [x, y, z] = [
+        randn(flipped).transpose(-1, -2),
+        randn(shape),
+        randn([shape.at(-1) ?? 1]),
+      ];
+      const steps = [
+        step('mul', [v(0), v(1)]),
+        step('gt', [v(3), v(2)], { dtype: bool, computeType: ComputeType.Float }),
+        step('add', [v(3), v(2)], add()),
+      ];
+      const [mask, sum] = run([x, y, z], steps, [4, 5], shape);
+      same(mask as Tensor, x.mul(y).gt(z));
+      same(sum as Tensor, x.mul(y).add(z));
+    }
+  });
+
   it('rounds each result to its dtype', () => {
     const x = randn([5000]).bfloat16();
     const options = { dtype: bfloat16, computeType: ComputeType.Float };

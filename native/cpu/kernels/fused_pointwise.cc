@@ -316,6 +316,57 @@ class Runner {
   char* memory_;
 };
 
+// ---- transposed operands ----
+
+constexpr int64_t kColumns = 32;
+constexpr int64_t kWorthBlocks = 16384;
+
+// A dim, not the last, along which an input is contiguous, or -1.
+int32_t transposed_dim(const KernelCall& call) {
+  const int32_t last = call.output(0).ndim - 1;
+  for (int32_t i = 0; i < call.num_inputs; i++) {
+    const TensorView& view = call.input(i);
+    if (last < 1 || view.strides[last] < 8) continue;
+    for (int32_t d = 0; d < last; d++)
+      if (view.strides[d] == 1 && view.sizes[d] >= 16) return d;
+  }
+  return -1;
+}
+
+// The operands of a call in blocks of some columns: the dim of the blocks comes before the one
+// along which an input is contiguous, so that a tile reads whole cache lines of that.
+struct ByBlocks {
+  TensorView views[kMaxFusedOperands];
+  int64_t sizes[kMaxDims];
+  int64_t strides[kMaxFusedOperands][kMaxDims];
+
+  // False, and nothing to use, where blocks would not help.
+  bool split(const KernelCall& call) {
+    const TensorView& whole = call.output(0);
+    const int32_t across = transposed_dim(call), last = whole.ndim - 1;
+    if (across < 0 || whole.ndim == kMaxDims || whole.numel < kWorthBlocks ||
+        whole.sizes[last] % kColumns)
+      return false;
+    insert(sizes, whole.sizes, across, last, whole.sizes[last] / kColumns);
+    sizes[last + 1] = kColumns;
+    for (int32_t i = 0; i < call.num_inputs + call.num_outputs; i++) {
+      const TensorView& view = call.tensors[i];
+      insert(strides[i], view.strides, across, last, view.strides[last] * kColumns);
+      views[i] = view;
+      views[i].sizes = sizes;
+      views[i].strides = strides[i];
+      views[i].ndim = view.ndim + 1;
+    }
+    return true;
+  }
+
+ private:
+  static void insert(int64_t* to, const int64_t* from, int32_t at, int32_t last, int64_t value) {
+    for (int32_t d = 0; d <= last; d++) to[d < at ? d : d + 1] = from[d];
+    to[at] = value;
+  }
+};
+
 const char* divisor_of(const FusedProgram& program) {
   for (int32_t i = 0; i < program.num_steps; i++)
     if (program.steps[i].compute == ComputeType::Int64 && program.steps[i].op >= 0 &&
@@ -326,11 +377,14 @@ const char* divisor_of(const FusedProgram& program) {
 
 }  // namespace
 
-Status fused_pointwise(const KernelCall& call) {
+Status fused_pointwise(const KernelCall& given) {
   FusedProgram program;
-  const Status status = decode(call, program);
+  const Status status = decode(given, program);
   if (!status.ok()) return status;
-  const int64_t n = call.output(0).numel;
+  const int64_t n = given.output(0).numel;
+  KernelCall call = given;
+  ByBlocks blocks_of_columns;
+  if (blocks_of_columns.split(given)) call.tensors = blocks_of_columns.views;
   if (n == 0) return kOk;
   Tape& tape = *new (scratch(0, sizeof(Tape))) Tape;  // too large for some stacks
   Translator(call, program, tape).translate();
