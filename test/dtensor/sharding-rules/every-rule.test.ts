@@ -83,8 +83,9 @@ describe('the sharding rule of every op in the table', () => {
             op.sharding === null &&
             !op.traits.some((trait) => trait === 'collective' || trait === 'placement'),
         )
-        .map((op) => op.name),
-      Object.keys(without),
+        .map((op) => op.name)
+        .sort(), // the order of the table depends on which file was imported first
+      Object.keys(without).sort(),
     );
   });
 
