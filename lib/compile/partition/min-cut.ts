@@ -8,6 +8,7 @@ import type { Node } from '../graph/node.js';
 import { extractAsTagged } from './default.js';
 import { extract, isTensor } from './extract.js';
 import { halvesOf, type JointGraph, type Partition } from './joint-graph.js';
+import { lateReaders } from './late-readers.js';
 import { bytesOf, Memory } from './memory.js';
 import { isCostlyBesideFused, RecomputeTags } from './recomputable.js';
 import { cheapestValues } from './saved-values.js';
@@ -56,7 +57,8 @@ export function minCutRematerializationPartition(
  * @internal
  */
 export function minCutOfFused(joint: JointGraph): Partition {
-  return minCut(joint, new Set(), isCostlyBesideFused);
+  const late = lateReaders(halvesOf(joint).forward);
+  return minCut(joint, new Set(), (node) => isCostlyBesideFused(node) || late.has(node));
 }
 
 function minCut(

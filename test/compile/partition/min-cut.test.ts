@@ -75,6 +75,20 @@ describe('the min-cut partition', () => {
     assertFaithful(gated, [leaf(4, 8), leaf(8, 8), leaf(8, 8)], minCutOfFused);
   });
 
+  it('saves the sums of a residual stream for a compiler that fuses pointwise calls', () => {
+    const joint = jointOf(
+      (x, w) => {
+        let sum = x.sin();
+        for (let i = 0; i < 4; i++) sum = sum.add(F.rmsNorm(sum, [8]).matmul(w));
+        return sum;
+      },
+      [leaf(4, 8), leaf(8, 8)],
+    );
+    const { backward, saved } = minCutOfFused(joint);
+    assert.ok(!opsOf(backward).includes('rmsNorm'));
+    assert.equal(saved.filter(({ node }) => node.op?.name === 'add').length, 3);
+  });
+
   it('saves results much smaller than their operands', () => {
     const joint = jointOf((x) => x.sin().sum(0).exp(), [leaf(64, 4)]);
     const parts = minCutRematerializationPartition(joint);
