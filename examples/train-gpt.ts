@@ -204,6 +204,8 @@ async function trainStep(
   return value;
 }
 
+const kB = ({ length }: Uint8Array): string => `${Math.round(length / 1000)} kB`;
+
 /** Device, parameters, ranks and data of a run in one line. */
 function described({ options, share, model, text, first }: Run): string {
   // Of the whole model, also where this rank holds a shard.
@@ -215,7 +217,7 @@ function described({ options, share, model, text, first }: Run): string {
     colored('bold', `GPT of ${(parameters / 1e6).toFixed(2)}M parameters`),
     share.device,
     together,
-    `${options.text ?? 'Moby-Dick'}: ${text.train.length} bytes, and ${text.validation.length} held out`,
+    `${options.text ?? 'Moby-Dick'}: ${kB(text.train)}, ${kB(text.validation)} held out`,
     ...(first > 0 ? [`from step ${first}`] : []),
   ].join(' | ');
 }

@@ -366,7 +366,9 @@ function dtypeBefore(edge: Edge, own: DType, pass: BackwardPass): DType | null {
   return null;
 }
 
-/** Whether a gradient passes through views alone to the join of parts, and nobody sees it before. */
+/**
+ * Whether a gradient passes through views alone to the join of parts, and nobody sees it before.
+ */
 function leadsToJoin(edge: Edge, pass: BackwardPass): boolean {
   let { node } = edge;
   while (node instanceof OpNode && !node.isSeen && !pass.captures(node)) {

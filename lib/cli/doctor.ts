@@ -48,7 +48,9 @@ export interface DoctorReport {
 /** Prints the report. Returns the exit code: 1 if the addon itself does not load. */
 export function runDoctor(version: string, json: boolean): number {
   const report = examine(version);
-  console.log(json ? JSON.stringify(report, null, 2) : describeReport(report));
+  console.log(
+    json ? JSON.stringify(report, null, 2) : describeReport(report, process.stdout.columns),
+  );
   return report.addon.loaded ? 0 : 1;
 }
 
@@ -101,10 +103,16 @@ export function examine(version: string): DoctorReport {
   return report;
 }
 
-/** Formats the report as text. */
-export function describeReport(report: DoctorReport): string {
+const TITLE_WIDTH = 10;
+
+/** Formats the report as text, for a terminal of so many columns. */
+export function describeReport(report: DoctorReport, columns = Number.POSITIVE_INFINITY): string {
   const lines: string[] = [];
-  const row = (title: string, text: string) => lines.push(`${title.padEnd(10)}${text}`);
+  const row = (title: string, text: string): void => {
+    const [first = '', ...more] = wrapped(text, columns - TITLE_WIDTH);
+    lines.push(title.padEnd(TITLE_WIDTH) + first);
+    for (const each of more) lines.push(' '.repeat(TITLE_WIDTH + 2) + each);
+  };
   row(
     'shardwise',
     `${report.version}, Node ${report.node} on ` +
@@ -116,6 +124,11 @@ export function describeReport(report: DoctorReport): string {
   }
   row('addon', `loaded, ${report.addon.numKernels} kernels`);
   if (report.cpu) row('cpu', describeDevice(report.cpu, 'threads'));
+  if (!mayHaveGpu(report)) {
+    row('gpu', `no NVIDIA driver: tensors are on the CPU. ${DRIVER_ADVICE}`);
+    describeGloo(report, row);
+    return lines.join('\n');
+  }
   row('driver', report.cuda.driver ?? 'no NVIDIA driver');
   for (const [i, device] of report.cuda.devices.entries())
     row(`cuda:${i}`, describeDevice(device, 'multiprocessors'));
@@ -132,19 +145,58 @@ export function describeReport(report: DoctorReport): string {
   for (const [i, files] of report.tables.entries())
     for (const text of describeTables(files))
       row(report.tables.length > 1 ? `tuned:${i}` : 'tuned', text);
-  const optional = (
-    name: string,
-    found: string | null,
-    { without, tried }: Pick<LibraryReport, 'without' | 'tried'>,
-  ): void => {
-    row(name, found ?? `missing: ${without}`);
-    if (found === null) for (const { path, reason } of tried) row('', `${path}: ${reason}`);
-  };
   if (report.generatesKernels.length > 0) row('fusion', describeFusion(report.generatesKernels));
   for (const library of report.libraries)
-    optional(library.name, library.path && `${library.version}, ${library.path}`, library);
-  optional('gloo', report.gloo.path, report.gloo);
+    describeOptional(
+      library.name,
+      library.path && `${library.version}, ${library.path}`,
+      library,
+      row,
+    );
+  describeGloo(report, row);
   return lines.join('\n');
+}
+
+type Row = (title: string, text: string) => void;
+
+/**
+ * Without a driver there is no GPU to use, and its libraries are of no interest, unless the user has
+ * named one.
+ */
+const mayHaveGpu = ({ cuda, libraries }: DoctorReport): boolean =>
+  optionalLibraries.some(({ variable }) => process.env[variable] !== undefined) ||
+  cuda.driver !== null ||
+  cuda.devices.length > 0 ||
+  libraries.some(({ name, path }) => name === 'libcuda' && path !== null);
+
+const DRIVER_ADVICE =
+  'For an NVIDIA GPU, install driver 580 or newer. --json lists the libraries of GPUs.';
+
+const describeGloo = ({ gloo }: DoctorReport, row: Row): void =>
+  describeOptional('gloo', gloo.path, gloo, row);
+
+function describeOptional(
+  name: string,
+  found: string | null,
+  { without, tried }: Pick<LibraryReport, 'without' | 'tried'>,
+  row: Row,
+): void {
+  row(name, found ?? `missing: ${without}`);
+  if (found === null) for (const { path, reason } of tried) row('', `${path}: ${reason}`);
+}
+
+/** Text in lines of so many characters; longer words, such as paths, have lines of their own. */
+function wrapped(text: string, width: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    // Two less where a line is indented.
+    const room = lines.length > 1 ? width - 2 : width;
+    if (last !== undefined && last.length + 1 + word.length <= room)
+      lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
 }
 
 function describeFusion(generatesKernels: readonly boolean[]): string {

@@ -35,7 +35,9 @@ export type RegionKind = 'module' | 'node' | 'backward' | 'optimizer' | 'compile
 export interface HostProfiler {
   /** Runs `fn` as a region. `subject`: its name, or the module that runs. */
   region<T>(kind: RegionKind, subject: string | object, fn: () => T): T;
-  /** Runs the commands of a compiled graph; `modules`: those that its kernels come from, in order. */
+  /**
+   * Runs the commands of a compiled graph; `modules`: those that its kernels come from, in order.
+   */
   plan<T>(modules: readonly { readonly path: string }[], run: () => T): T;
 }
 

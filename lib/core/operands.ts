@@ -12,8 +12,8 @@
  * - `name[count]` is a list of as many operands as the kernel parameter `count` says. Lists come
  *   last among the inputs, and all have the same parameter.
  * - Layout: `dense` is row-major without gaps; `indexView` has sizes and strides and no data.
- * - Dtype: `float`, `float64`, `int64`, `bool`, several of them as `float|bool`, a capital letter for
- *   operands of one dtype, both as `float T`, or `acc(T)`: float64 for float64, else float32.
+ * - Dtype: `float`, `float64`, `int64`, `bool`, several of them as `float|bool`, a capital letter
+ *   for operands of one dtype, both as `float T`, or `acc(T)`: float64 for float64, else float32.
  * - Shape: `[r, c]` names dims, which are equal wherever the name is the same. A dim named after a
  *   kernel parameter has its value. `[...]` is any shape, `[...s]` one that all operands with it
  *   share, `[...s, n]` the same with at least one dim. `numel(r)` is any shape of r elements,
@@ -76,7 +76,10 @@ export const relations: Readonly<Record<string, readonly ArgKind[]>> = {
   atMost: ['dim', 'dim'],
   /** The second dim is a multiple of the first. */
   divides: ['dim', 'dim'],
-  /** From the parameter on, a whole number, there are as many elements as the first dim in the second. */
+  /**
+   * From the parameter on, a whole number, there are as many elements as the first dim in the
+   * second.
+   */
   inside: ['param', 'dim', 'dim'],
   /** The dim is the number of dims of the operand. */
   rank: ['operand', 'dim'],

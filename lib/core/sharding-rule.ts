@@ -96,8 +96,8 @@ export interface ShardingRule<P, Inputs extends readonly Tensor[] = readonly Ten
    */
   decomposes?: boolean;
   /**
-   * The decomposition of sharded tensors, where it is not that of the op. It is not recorded, so its
-   * ops need no gradient.
+   * The decomposition of sharded tensors, where it is not that of the op. It is not recorded, so
+   * its ops need no gradient.
    */
   decompose?(inputs: Inputs, params: P): readonly Tensor[];
   /**

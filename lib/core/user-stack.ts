@@ -88,8 +88,8 @@ const framesOf = (stack: string): string[] =>
     .map((line) => line.replace(suggestedName, '$1$2'));
 
 /**
- * A frame of a function without a name, with that which V8 suggests: `compile.fullgraph` for the one
- * in `compile(() => …, { fullgraph: true })`. Methods have the name of a class there.
+ * A frame of a function without a name, with that which V8 suggests: `compile.fullgraph` for the
+ * one in `compile(() => …, { fullgraph: true })`. Methods have the name of a class there.
  */
 const suggestedName = /^( {4}at (?:async )?)[a-z_$][\w$]*(?:\.[\w$]+)+ \(([^()]+)\)$/;
 

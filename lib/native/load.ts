@@ -38,8 +38,8 @@ export function loadAddon(): Addon {
     if (before.root === folder) return before.addon;
     throw new BackendLoadError(
       'two copies of shardwise are in one process; tensors of one would not work with the ' +
-        `other.\n  loaded first: ${before.root}\n  now: ${folder}\n  Run "npm dedupe", or let one ` +
-        "package depend on the other's copy.",
+        `other.\n  loaded first: ${before.root}\n  now: ${folder}\n  Run "npm dedupe", or let ` +
+        "one package depend on the other's copy.",
       { first: before.root, second: folder },
     );
   }
@@ -97,8 +97,9 @@ function loadFrom(folder: string): Addon {
     throw new BackendLoadError(
       'the native addon of shardwise could not be loaded on ' +
         `${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ` +
-        `${(error as Error).message.split('\n')[0]}\n  Without it types, FakeTensorMode and simulation ` +
-        `work, and no tensor has values. Fix it in one of these ways:\n    - ${howToInstall()}\n    - ` +
+        `${(error as Error).message.split('\n')[0]}\n  Without it types, FakeTensorMode and ` +
+        'simulation work, and no tensor has values. Fix it in one of these ways:\n    - ' +
+        `${howToInstall()}\n    - ` +
         'build here, with a C++20 compiler and CMake: npx shardwise-build',
       { root: folder },
       { cause: error },

@@ -105,7 +105,7 @@ const bilinearArguments = defineArguments(
   ) => ({ in1Features, in2Features, outFeatures, bias, place }),
 );
 
-/** y = x1^T W x2 + b, from `[..., in1Features]` and `[..., in2Features]` to `[..., outFeatures]`. */
+/** y = x1^T W x2 + b; `[..., in1Features]`, `[..., in2Features]` give `[..., outFeatures]`. */
 export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
   /** The size of the first input. */
   readonly in1Features: number;

@@ -37,8 +37,8 @@ const crossEntropyBackward: Op<ShardOfClasses> = defineOp({
   inputs: ['g', 'logits', 'lse', 'target', 'weight?'],
   outputs: ['glogits'],
   operands:
-    '(grad: numel(r), logits: [r, c], lse: numel(r), target: numel(r), weight?: float numel(classes))' +
-    ' -> (gradLogits: [r, c]) where inside(firstClass, c, classes)',
+    '(grad: numel(r), logits: [r, c], lse: numel(r), target: numel(r), ' +
+    'weight?: float numel(classes)) -> (gradLogits: [r, c]) where inside(firstClass, c, classes)',
   params: shardParams,
   sharding: crossEntropyBackwardRule<ShardOfClasses>(),
   meta: ([, { shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],

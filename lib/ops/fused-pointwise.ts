@@ -2,7 +2,8 @@
  * fusedPointwise: pointwise ops and conversions that one kernel computes, without results between
  * them in memory. It appears only in lowered graphs, where lib/compile/fusion puts it.
  *
- * The kernel gets the program as parameters, in the order that native/include/fused_program.h reads.
+ * The kernel gets the program as parameters, in the order that native/include/fused_program.h
+ * reads.
  */
 import type { CommandWriter } from '../core/command.js';
 import type { DType } from '../core/dtype.js';

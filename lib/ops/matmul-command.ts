@@ -61,6 +61,10 @@ export function walksAsOne(t: Tensor, count: number): boolean {
   return strideOfRows(t.shape, t.strides, count) !== null;
 }
 
+/** The tensor, or a row-major copy, so that its rows have one stride. @internal */
+export const withOneStride = (t: Tensor): Tensor =>
+  walksAsOne(t, t.shape.length - 1) ? t : t.contiguous();
+
 /**
  * The rows of all matrices times one matrix: a batch of one. False, and nothing written, if rows
  * cannot be walked with one stride. @internal

@@ -11,7 +11,13 @@ import { defineOp, type Op } from '../core/op.js';
 import { broadcastShapes, formatShape, type Shape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { asRows } from './linear.js';
-import { lowerBatch, lowerMatrices, lowerRows, walksAsOne } from './matmul-command.js';
+import {
+  lowerBatch,
+  lowerMatrices,
+  lowerRows,
+  walksAsOne,
+  withOneStride,
+} from './matmul-command.js';
 import { addMethod } from './method.js';
 import { refuseMore, requireTensor } from './operand.js';
 import { gradientOfLeft, gradientOfRight } from './product-gradients.js';
@@ -173,10 +179,7 @@ export function product(
   const addend =
     c === null ? wrapNumber(0, a.dtype, a.device) : c.shape.length > 2 ? regular(c) : c;
   // The rows of all matrices times one matrix: one large product instead of many.
-  if (b.shape.length === 2) {
-    const rows = walksAsOne(a, a.shape.length - 1) ? a : a.contiguous();
-    return dispatchOne(matmulOp, [rows, b, addend], params);
-  }
+  if (b.shape.length === 2) return dispatchOne(matmulOp, [withOneStride(a), b, addend], params);
   return dispatchOne(matmulOp, [regular(a), regular(b), addend], params);
 }
 

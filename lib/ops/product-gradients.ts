@@ -7,7 +7,7 @@ import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { asRows } from './linear.js';
 import { last, product } from './matmul.js';
-import { walksAsOne } from './matmul-command.js';
+import { withOneStride } from './matmul-command.js';
 import { PLUS, type Product } from './product-params.js';
 import { rowsProduct } from './rows-product.js';
 import { wideProduct } from './wide-product.js';
@@ -31,7 +31,7 @@ export function gradientOfRight(ctx: VjpContext<Product>, g: Tensor): Tensor {
   const a = ctx.input(0);
   const strides = ctx.inputStrides(1);
   if (strides.length === 2 && ctx.gradientDtype(1) !== g.dtype && !isDistributed(g, a)) {
-    const [rows, grads] = [asStridedRows(a), asStridedRows(g)];
+    const [rows, grads] = [asRows(withOneStride(a)), asRows(withOneStride(g))];
     return isByColumns(strides)
       ? wideProduct(grads.t(), rows, null).t()
       : wideProduct(rows.t(), grads, null);
@@ -52,9 +52,5 @@ function productLike(strides: Shape, a: Tensor, b: Tensor): Tensor {
 }
 
 const isDistributed = (a: Tensor, b: Tensor): boolean => a.sharding !== null || b.sharding !== null;
-
-/** Rows with one stride. */
-const asStridedRows = (t: Tensor): Tensor =>
-  asRows(walksAsOne(t, t.shape.length - 1) ? t : t.contiguous());
 
 const isByColumns = (strides: Shape): boolean => last(strides, 2) === 1 && last(strides, 1) !== 1;

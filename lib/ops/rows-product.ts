@@ -4,7 +4,7 @@ import { defineOp, type Op } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { asRows } from './linear.js';
 import { last, product } from './matmul.js';
-import { lowerRowsProduct, walksAsOne } from './matmul-command.js';
+import { lowerRowsProduct, withOneStride } from './matmul-command.js';
 import { PLAIN, type Product, productOperands, productParams } from './product-params.js';
 import { sampleTensor } from './samples.js';
 import { rowsProductRule } from './sharding/matmul.js';
@@ -48,6 +48,5 @@ const rowsProductOp: Op<Product, readonly [Tensor, Tensor]> = defineOp({
 
 /** Shapes: `[..., k]` and `[..., n]`, with equal leading dims, to `[k, n]`. @internal */
 export function rowsProduct(a: Tensor, b: Tensor): Tensor {
-  const regular = (t: Tensor): Tensor => (walksAsOne(t, t.shape.length - 1) ? t : t.contiguous());
-  return dispatchOne(rowsProductOp, [regular(a), regular(b)], PLAIN);
+  return dispatchOne(rowsProductOp, [withOneStride(a), withOneStride(b)], PLAIN);
 }

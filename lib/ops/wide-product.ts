@@ -8,7 +8,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { asRows } from './linear.js';
 import { last } from './matmul.js';
-import { lowerMatrices, walksAsOne } from './matmul-command.js';
+import { lowerMatrices, withOneStride } from './matmul-command.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { matmulRule } from './sharding/matmul.js';
@@ -20,7 +20,8 @@ const wideProductOp: Op<object> = defineOp({
   inputs: ['a', 'b', 'addend?'],
   outputs: ['y'],
   operands:
-    '(a: float T[b, m, k], b: T[b, k, n], addend?: acc(T) [b, m, n]) -> (y: dense acc(T) [b, m, n])',
+    '(a: float T[b, m, k], b: T[b, k, n], addend?: acc(T) [b, m, n]) -> ' +
+    '(y: dense acc(T) [b, m, n])',
   sharding: matmulRule<object>(() => wideProductOp, { partialFactors: false }),
   meta: ([a, b]) => [
     {
@@ -53,7 +54,7 @@ const wideProductOp: Op<object> = defineOp({
  * rows. Dtypes: one of 16 bits to float32. @internal
  */
 export function wideProduct(a: Tensor, b: Tensor, addend: Tensor | null): Tensor {
-  const rows = walksAsOne(a, a.shape.length - 1) ? asRows(a) : asRows(a.contiguous());
+  const rows = asRows(withOneStride(a));
   const more = addend === null ? wrapNumber(0, float32, a.device) : asRows(addend);
   const y = dispatchOne(wideProductOp, [rows, b, more], {});
   return reshapeIfNeeded(y, [...a.shape.slice(0, -1), last(b.shape, 1)]);

@@ -1,4 +1,6 @@
-/** The modules of compiled graphs, which run without a forward: their kernels say what they are of. */
+/**
+ * The modules of compiled graphs, which run without a forward: their kernels say what they are of.
+ */
 import type { ProfilerEvent } from './events.js';
 import type { Recorded } from './session.js';
 

@@ -22,7 +22,9 @@ export interface RecordedCollective extends CollectiveEvent {
   readonly op: number;
 }
 
-/** Commands that a compiled graph sent, with those numbers; the modules of its kernels, in order. */
+/**
+ * Commands that a compiled graph sent, with those numbers; the modules of its kernels, in order.
+ */
 export interface RecordedPlan {
   readonly after: number;
   readonly last: number;

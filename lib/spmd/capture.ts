@@ -1,4 +1,6 @@
-/** Captures train steps for several ranks, and says what is wrong with a step that trains nothing. */
+/**
+ * Captures train steps for several ranks, and says what is wrong with a step that trains nothing.
+ */
 import type { Graph } from '../compile/graph/graph.js';
 import { type CapturedStep, captureStepOf } from '../compile/step/capture-step.js';
 import type { Distribute } from '../compile/step/distribute.js';
@@ -36,8 +38,8 @@ export function captureDistributed(capture: StepCapture): CapturedStep {
     if (!(error instanceof ShardingError) || !('plain' in error.details)) throw error;
     throw new ShardingError(
       `${caller}: ${error.message}\n` +
-        '  Models, buffers and other tensors that the step closes over are plain: pass the model, ' +
-        'its optimizer and the batch as arguments of the step.',
+        '  Models, buffers and other tensors that the step closes over are plain: pass the ' +
+        'model, its optimizer and the batch as arguments of the step.',
       error.details,
       { cause: error },
     );

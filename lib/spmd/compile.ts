@@ -51,14 +51,14 @@ interface CompiledStep {
  * buffers and optimizer state that are plain tensors count as replicated; distributed ones keep
  * their placements. Without ranks the step is that of one.
  *
- * A batch of other shapes or a changed setting is captured anew, and a warning says what differs; at
- * most `compiler.config.recompileLimit` captures serve one step.
+ * A batch of other shapes or a changed setting is captured anew, and a warning says what differs;
+ * at most `compiler.config.recompileLimit` captures serve one step.
  *
  * @throws ArgumentError for options of other types. The step throws ArgumentError that names
- * parameters in no optimizer or in two, where it has optimizers; CompileError for what a graph cannot
- * repeat, such as a value that is read, for an optimizer that takes no step, for too many captures,
- * and for what passes refuse; ShardingError for a model that the step closes over. Ranks whose
- * batches have other shapes or dtypes get a CollectiveError that names both
+ * parameters in no optimizer or in two, where it has optimizers; CompileError for what a graph
+ * cannot repeat, such as a value that is read, for an optimizer that takes no step, for too many
+ * captures, and for what passes refuse; ShardingError for a model that the step closes over. Ranks
+ * whose batches have other shapes or dtypes get a CollectiveError that names both
  * @see PyTorch `torch.distributed._spmd.api.compile`
  * @example
  * const optimizer = new optim.AdamW(model.parameters(), { capturable: true });
@@ -138,8 +138,8 @@ class SpmdCaptures {
     if (latest !== null && latest !== step && latest.module.hasKept)
       throw new CompileError(
         `spmd.compile: ${latest.captured.difference(...args)}, and parts of the step before have ` +
-          'been moved into the next one, which must have the same graph. Pass lastTrainStep: true ' +
-          'to the last step before the change.',
+          'been moved into the next one, which must have the same graph. Pass lastTrainStep: ' +
+          'true to the last step before the change.',
       );
     this.latest = step;
     return step.captured.runWith((...values) => step.module.run(values, isLast), ...args);
@@ -185,8 +185,8 @@ class SpmdCaptures {
     this.changes.add(difference);
     if (this.steps.length >= config.recompileLimit)
       throw new CompileError(
-        `${CALLER}: ${this.name} was captured ${config.recompileLimit} times, and no graph serves ` +
-          `this call. What changed: ${[...this.changes].join('; ')}. ${adviceFor(difference)} ` +
+        `${CALLER}: ${this.name} was captured ${config.recompileLimit} times, and no graph ` +
+          `serves this call. What changed: ${[...this.changes].join('; ')}. ${adviceFor(difference)} ` +
           'Or raise compiler.config.recompileLimit.',
         { changes: [...this.changes] },
       );

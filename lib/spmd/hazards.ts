@@ -67,8 +67,8 @@ function checkOperands(
 
 const anotherArgument = ({ name }: Node, tensor: string): CompileError =>
   new CompileError(
-    `recompile: %${name}, which writes ${tensor}, was moved to the next iteration, whose argument ` +
-      'is another tensor. Leave it in its iteration, or make the tensor a buffer of a module.',
+    `recompile: %${name}, which writes ${tensor}, was moved to the next iteration, whose ` +
+      'argument is another tensor. Leave it in its iteration, or make the tensor a buffer of a module.',
     { moved: name, tensor },
   );
 

@@ -14,8 +14,9 @@ export interface ParallelMode {
   /** The ranks; all ranks in one dim by default. */
   mesh?: DeviceMesh;
   /**
-   * A function that gives each tensor of the batch its placements, one for each mesh dim: by default
-   * `Shard(0)`, and `Replicate()` for 0-d tensors. `position`: that among all tensors of the batch.
+   * A function that gives each tensor of the batch its placements, one for each mesh dim: by
+   * default `Shard(0)`, and `Replicate()` for 0-d tensors. `position`: that among all tensors of
+   * the batch.
    */
   batch?: (t: Tensor, position: number) => readonly Placement[];
 }

@@ -15,8 +15,8 @@ const NAME = 'splitFusedOptimizer';
  *
  * @param gradients - values of the list `grads` of the block
  * @returns the two blocks; the first is that of the given gradients
- * @throws ArgumentError for what is no block of this graph, such as one that was divided before, and
- * if the gradients are none, all, or not those of the block
+ * @throws ArgumentError for what is no block of this graph, such as one that was divided before,
+ * and if the gradients are none, all, or not those of the block
  * @see PyTorch `torch.distributed._spmd.graph_optimization.split_fused_optimizer`
  */
 export function splitFusedOptimizer(
@@ -77,8 +77,9 @@ function checkGradients(grads: readonly Value[], given: readonly Value[], { name
   for (const value of given as readonly unknown[])
     if (!isValue(value) || !grads.some((grad) => sameValue(grad, value)))
       fail(
-        `expected gradients of %${name}, got ${isValue(value) ? printValue(value) : shown(value)}. ` +
-          "They are in block.optim.lists.get('grads').",
+        `expected gradients of %${name}, got ` +
+          `${isValue(value) ? printValue(value) : shown(value)}. They are in ` +
+          "block.optim.lists.get('grads').",
       );
   const chosen = grads.filter((grad) => given.some((value) => sameValue(grad, value)));
   if (chosen.length === 0 || chosen.length === grads.length)

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { after, describe, it } from 'mocha';
-import { describeReport, examine } from '../../lib/cli/doctor.js';
+import { type DoctorReport, describeReport, examine } from '../../lib/cli/doctor.js';
 import type { Addon } from '../../lib/native/addon.js';
 import {
   findLibrary,
@@ -122,9 +122,15 @@ describe('the search for an optional library', () => {
   });
 });
 
+/** The report of a machine with a driver, whose libraries of GPUs are all missing. */
+const onGpuMachine = (report: DoctorReport): DoctorReport => ({
+  ...report,
+  cuda: { ...report.cuda, driver: '580.1' },
+});
+
 describe('shardwise doctor', () => {
   it('reports this machine, and what each missing library disables', () => {
-    const report = examine('1.2.3');
+    const report = onGpuMachine(examine('1.2.3'));
     const text = describeReport(report);
     assert.equal(report.addon.loaded, true);
     assert.match(text, /^shardwise 1\.2\.3, Node v/);
@@ -132,6 +138,22 @@ describe('shardwise doctor', () => {
     for (const { name, path: file, without } of report.libraries) {
       assert.ok(file === null ? text.includes(`missing: ${without}`) : text.includes(file), name);
     }
+  });
+
+  it('reports one line of a GPU where there is no driver', () => {
+    const { cuda, ...report } = examine('1.2.3');
+    const libraries = report.libraries.map((each) => ({ ...each, path: null }));
+    const none = { ...cuda, available: false, driver: null, devices: [] };
+    const text = describeReport({ ...report, cuda: none, libraries });
+    assert.match(text, /^gpu +no NVIDIA driver: tensors are on the CPU\. .*driver 580/m);
+    assert.doesNotMatch(text, /cannot open|NCCL|cuBLASLt/);
+  });
+
+  it('fits into a terminal, except paths', () => {
+    const text = describeReport(onGpuMachine(examine('1.2.3')), 60);
+    for (const line of text.split('\n'))
+      assert.ok(line.length <= 60 || !line.trim().includes(' '), line);
+    assert.match(text, /^cuBLASLt {2}\S.*\n {12}\S/m);
   });
 
   it('reports in one line whether ranks of several machines can connect', () => {
@@ -154,7 +176,7 @@ describe('shardwise doctor', () => {
   });
 
   it('reports for which GPUs compile() fuses kernels', () => {
-    const report = examine('1.2.3');
+    const report = onGpuMachine(examine('1.2.3'));
     const text = (generatesKernels: boolean[]) => describeReport({ ...report, generatesKernels });
     assert.doesNotMatch(text([]), /^fusion/m);
     assert.match(text([true, true]), /^fusion +compile\(\) fuses kernels on CUDA$/m);

@@ -1,6 +1,6 @@
 /**
- * Plain values as JSON that gives them back as the same kinds: also infinities, bigints, maps, sets,
- * dates and typed arrays. What would come back as something else is refused.
+ * Plain values as JSON that gives them back as the same kinds: also infinities, bigints, maps,
+ * sets, dates and typed arrays. What would come back as something else is refused.
  */
 import { ArgumentError, CheckpointError } from '../../core/errors.js';
 import { shown } from '../../core/options.js';
@@ -15,8 +15,8 @@ const TAG = '$value';
 export const RANDOM = '$random';
 
 /**
- * A value that JSON can hold. @throws ArgumentError with its path in the state if it holds something
- * else, such as a function
+ * A value that JSON can hold. @throws ArgumentError with its path in the state if it holds
+ * something else, such as a function
  */
 export function encodeValue(op: string, path: string, value: unknown): Json {
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;

@@ -1,4 +1,6 @@
-/** Compares a state with a saved one, and collects what loads it. Nothing changes before all fits. */
+/**
+ * Compares a state with a saved one, and collects what loads it. Nothing changes before all fits.
+ */
 import { CheckpointError } from '../../core/errors.js';
 import { kindOf } from '../../core/options.js';
 import { Generator, type RngState } from '../../core/random.js';

@@ -32,8 +32,8 @@ export function isStateful(value: unknown): value is Stateful {
 }
 
 /**
- * A copy of a list, a map or a plain object with `fn` of each member. All else stays as it is; so do
- * members whose names are symbols, which are refused later.
+ * A copy of a list, a map or a plain object with `fn` of each member. All else stays as it is; so
+ * do members whose names are symbols, which are refused later.
  */
 export function mapMembers(
   value: unknown,
@@ -75,12 +75,14 @@ export function refuseCycles(op: string, state: unknown, at = ''): void {
   const visit = (value: unknown, path: string): void => {
     if (typeof value !== 'object' || value === null || isLeaf(value)) return;
     const outer = above.get(value);
-    if (outer !== undefined)
+    if (outer !== undefined) {
+      const what = outer === '' ? 'the state itself' : `"${outer}" again`;
       throw new ArgumentError(
-        `${op}: "${path}" of the state is ${outer === '' ? 'the state itself' : `"${outer}" again`}; ` +
-          'leave it out, because a file holds no object that contains itself',
+        `${op}: "${path}" of the state is ${what}; leave it out, because a file holds no object ` +
+          'that contains itself',
         { op, path },
       );
+    }
     above.set(value, path);
     for (const [name, each] of membersOf(value)) visit(each, joined(path, String(name)));
     above.delete(value);

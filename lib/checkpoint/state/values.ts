@@ -3,7 +3,9 @@ import type { Generator } from '../../core/random.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Stateful } from './paths.js';
 
-/** Keys of maps and elements of sets that a checkpoint saves: objects would be others afterwards. */
+/**
+ * Keys of maps and elements of sets that a checkpoint saves: objects would be others afterwards.
+ */
 type Primitive = string | number | boolean | bigint | null | undefined;
 
 /**

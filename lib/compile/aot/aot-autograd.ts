@@ -74,7 +74,9 @@ export const runFused: LoweredCompiler = (module, exampleInputs) => {
   return runAsPlan(new GraphModule(graph), exampleInputs);
 };
 
-/** Whether what the compiler makes of a graph is a plan, which makes no tensors beside its results. */
+/**
+ * Whether what the compiler makes of a graph is a plan, which makes no tensors beside its results.
+ */
 const makesPlan = (compiler: LoweredCompiler): boolean =>
   compiler === runAsPlan || compiler === runFused;
 

@@ -114,8 +114,8 @@ export function warnReplicated(op: string): void {
   if (warned.has(op)) return;
   warned.add(op);
   process.emitWarning(
-    `${replicationAdvice(op)} This warning is printed once for each op; explicitRedistribution() makes it ` +
-      'an error.',
+    `${replicationAdvice(op)} This warning is printed once for each op; ` +
+      'explicitRedistribution() makes it an error.',
     'ShardingWarning',
   );
 }
@@ -125,9 +125,9 @@ export const replicationAdvice = (op: string): string =>
   isCustom(op)
     ? `${op} has no sharding rule: its inputs are replicated on every rank. registerSharding(op, ` +
       'rule) gives it one.'
-    : `${op} replicates its inputs on every rank. Where each rank needs only its own elements, call ` +
-      'it on toLocal(); computeLocalShapeAndGlobalOffset() says where they lie in the whole tensor. ' +
-      'Masks in where() and maskedFill() need no indices.';
+    : `${op} replicates its inputs on every rank. Where each rank needs only its own elements, ` +
+      'call it on toLocal(); computeLocalShapeAndGlobalOffset() says where they lie in the whole ' +
+      'tensor. Masks in where() and maskedFill() need no indices.';
 
 /** Names of custom ops have a namespace. */
 const isCustom = (op: string): boolean => op.includes('::');

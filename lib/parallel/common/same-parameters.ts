@@ -42,7 +42,8 @@ export function comparingParameters<T>({ owner, texts }: ParameterList, fn: () =
     ? withPurpose(`of the parameters of ${owner}: ${all}\n${ADVICE}`, fn)
     : withPurpose(
         `of the ${texts.length} parameters of ${owner}, by their hashes ` +
-          `${hashesOf(texts)}: ${all}\n${ADVICE} Print namedParameters() of it where the hashes differ.`,
+          `${hashesOf(texts)}: ${all}\n${ADVICE} Print namedParameters() of it where the ` +
+          'hashes differ.',
         fn,
       );
 }

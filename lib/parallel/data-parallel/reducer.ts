@@ -276,8 +276,8 @@ export class Reducer {
       'DistributedDataParallel: expected to have finished reduction in the prior iteration ' +
         'before starting a new one. The module has parameters that were not used in producing ' +
         `the loss, so these received no gradient on rank ${this.settings.group.rank}: ` +
-        `${names.join(', ')}. Pass { findUnusedParameters: true }, and make sure that all outputs of forward take ` +
-        'part in the loss, in arrays, plain objects or maps.',
+        `${names.join(', ')}. Pass { findUnusedParameters: true }, and make sure that all outputs ` +
+        'of forward take part in the loss, in arrays, plain objects or maps.',
       { op: 'DistributedDataParallel', parameters: names },
     );
   }

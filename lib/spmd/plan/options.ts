@@ -147,8 +147,8 @@ function checkedMesh(given: PlanMesh): PlanMesh {
   for (const size of shape) checkNumber('plan', 'mesh.shape', size, { from: 1, whole: true });
   if (shape.reduce((a, b) => a * b, 1) > MOST_FAKE_RANKS)
     throw new ArgumentError(
-      `plan: expected a mesh of at most ${MOST_FAKE_RANKS} ranks, got [${shape.join(', ')}]. Plan for ` +
-        'fewer: times of such groups grow by the latency of each doubling.',
+      `plan: expected a mesh of at most ${MOST_FAKE_RANKS} ranks, got [${shape.join(', ')}]. Plan ` +
+        'for fewer: times of such groups grow by the latency of each doubling.',
       { op: 'plan', argument: 'mesh' },
     );
   const areNames =

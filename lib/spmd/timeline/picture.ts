@@ -26,7 +26,8 @@ export function drawTimeline({ title, entries, total, exposed }: Timeline): stri
           `dominant-baseline="middle">${escaped(text)}</text>`;
     return (
       `<rect x="${x.toFixed(1)}" y="${y}" width="${width.toFixed(1)}" height="${LANE}" ` +
-      `fill="${fill}" stroke="#444" stroke-width="0.5"><title>${escaped(text)}</title></rect>${label}`
+      `fill="${fill}" stroke="#444" stroke-width="0.5"><title>${escaped(text)}</title></rect>` +
+      label
     );
   };
   const boxesOf = ({ name, lane, start, end, waited }: TimelineEntry): string[] => [
@@ -34,7 +35,9 @@ export function drawTimeline({ title, entries, total, exposed }: Timeline): stri
     ...(end > start ? [box(start, end, yOf[lane], fills[lane], name)] : []),
   ];
   const bottom = yOf.communication + LANE;
-  const head = `${title === '' ? 'graph' : title}: ${formatSeconds(total)}, of which ${formatSeconds(exposed)} waiting for communication`;
+  const head =
+    `${title === '' ? 'graph' : title}: ${formatSeconds(total)}, of which ` +
+    `${formatSeconds(exposed)} waiting for communication`;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${bottom + 28}" font-family="sans-serif" font-size="11">
 <title>${escaped(head)}</title>
 <rect width="100%" height="100%" fill="white"/>

@@ -6,7 +6,9 @@ import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
 export interface LinkRates {
   /** The largest group that the link serves; `Infinity` for all. */
   readonly ranks: number;
-  /** Seconds of a collective without data among two ranks. Each doubling of the ranks adds as many. */
+  /**
+   * Seconds of a collective without data among two ranks. Each doubling of the ranks adds as many.
+   */
   readonly latency: number;
   /** Bytes a second that each rank sends. */
   readonly bandwidth: number;
@@ -33,10 +35,10 @@ export type RatesName = 'h200' | 'h100' | 'cpu';
  * - `h200`: docs/performance.md (products of 8192 cubed, a copy of 1 GiB, the loop of raw launches,
  *   all-gathers of 256 MiB and all-reduces of 8 B on four GPUs). The link between machines is not
  *   measured: it is a port of 400 Gbit/s a GPU.
- * - `h100`: a bfloat16 product of 8192 x 14336 x 4096, and the collectives of an 8B model on four GPUs
- *   beside its kernels (bench/results). Memory is the H200's rate by the ratio of the data sheets,
- *   3.35 to 4.8 TB/s; float32, float64, launches and latencies are those of the H200, which has the
- *   same processors and links.
+ * - `h100`: a bfloat16 product of 8192 x 14336 x 4096, and the collectives of an 8B model on four
+ *   GPUs beside its kernels (bench/results). Memory is the H200's rate by the ratio of the data
+ *   sheets, 3.35 to 4.8 TB/s; float32, float64, launches and latencies are those of the H200, which
+ *   has the same processors and links.
  * - `cpu`: products on two cores of an AMD EPYC (bench/results), sums in place of 64 MiB, and
  *   all-reduces of 8 B and 64 MiB by ranks that share its memory.
  */
@@ -93,7 +95,8 @@ export function ratesOf(op: string, given: RatesName | Rates): Rates {
     checkNumber(op, 'rates.links.bandwidth', bandwidth, { above: 0 });
     if (typeof ranks !== 'number' || !(ranks > before))
       throw new ArgumentError(
-        `${op}: expected rates.links in the order of their ranks, at least 2, got ${ranks} after ${before}`,
+        `${op}: expected rates.links in the order of their ranks, at least 2, got ${ranks} after ` +
+          `${before}`,
         { op, argument: 'rates' },
       );
     before = ranks;

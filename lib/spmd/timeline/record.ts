@@ -29,15 +29,15 @@ const NAME = 'recordTimeline';
 
 /**
  * Runs `fn` and records when this rank runs each node of its graphs: a call of a step that
- * `spmd.compile` has made, or of a compiled function. Times are those of the streams, from the start
- * of the first node; `called` is when the host came to a node. A kernel starts when the kernel before
- * it and the collectives whose results it uses have ended. A collective starts when the kernels before
- * it in the graph and the collective before it have ended, and includes the wait for ranks that come
- * later.
+ * `spmd.compile` has made, or of a compiled function. Times are those of the streams, from the
+ * start of the first node; `called` is when the host came to a node. A kernel starts when the
+ * kernel before it and the collectives whose results it uses have ended. A collective starts when
+ * the kernels before it in the graph and the collective before it have ended, and includes the wait
+ * for ranks that come later.
  *
- * Waits for everything that this rank called before. Each rank records its own timeline, and a call of
- * several ranks is one that all of them make. Commands that are encoded together (`enableInductor`)
- * are one entry. A recorded run is a little slower, other runs are not.
+ * Waits for everything that this rank called before. Each rank records its own timeline, and a call
+ * of several ranks is one that all of them make. Commands that are encoded together
+ * (`enableInductor`) are one entry. A recorded run is a little slower, other runs are not.
  *
  * @throws ArgumentError for an asynchronous function and for one that runs no graph, or one without
  * values (FakeTensorMode); what `fn` throws

@@ -10,8 +10,8 @@ export interface TimelineOptions {
   /** A table of rates, or the name of a known one. By default that of the graph's device. */
   readonly rates?: RatesName | Rates;
   /**
-   * The ranks of each collective: those of its group by default. Another number simulates a world of
-   * that size, in which each rank has as much data.
+   * The ranks of each collective: those of its group by default. Another number simulates a world
+   * of that size, in which each rank has as much data.
    */
   readonly worldSize?: number | null;
   /** The title of tables and pictures: by default that of the graph. */

@@ -16,7 +16,9 @@ export interface TimelineEntry {
   readonly start: number;
   /** Seconds until it has ended. */
   readonly end: number;
-  /** Seconds before the start in which the stream waits for a collective, with nothing to compute. */
+  /**
+   * Seconds before the start in which the stream waits for a collective, with nothing to compute.
+   */
   readonly waited: number;
   /** Floating-point operations of a product. */
   readonly flops: number;

@@ -52,7 +52,9 @@ export function computeWork(node: Node): ComputeWork | null {
   };
 }
 
-/** Whether a rank has nothing to compute for the node: an input, a view, a wait, unwritten memory. */
+/**
+ * Whether a rank has nothing to compute for the node: an input, a view, a wait, unwritten memory.
+ */
 export const runsNothing = (node: Node): boolean =>
   node.op === null || isView(node) || isWait(node) || isFree(node);
 
