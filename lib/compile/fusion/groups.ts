@@ -17,6 +17,9 @@ import {
   spaceOf,
 } from './candidates.js';
 
+/** Readers of one value that are further apart stay so: all results of one call live from there on. */
+const NEAR = 100;
+
 /** Calls that become one, in the order of the graph. */
 export interface Group {
   readonly members: readonly Node[];
@@ -105,11 +108,11 @@ export class Groups {
       for (const output of node.metas.keys()) {
         const value = { node, output };
         const reading = readers.filter((reader) => this.readsAll(reader, value));
-        for (let i = 1; i < reading.length; i++)
-          this.join(
-            this.units.get(reading[i - 1] as Node) as Group,
-            this.units.get(reading[i] as Node) as Group,
-          );
+        for (let i = 1; i < reading.length; i++) {
+          const [a, b] = [reading[i - 1], reading[i]] as [Node, Node];
+          if (this.positionOf(b) - this.positionOf(a) <= NEAR)
+            this.join(this.units.get(a) as Group, this.units.get(b) as Group);
+        }
       }
   }
 
@@ -138,8 +141,12 @@ export class Groups {
   }
 
   private inOrder(a: Group, b: Group): Node[] {
-    const at = (node: Node): number => this.positions.get(node) as number;
-    return [...a.members, ...b.members].sort((x, y) => at(x) - at(y));
+    const members = [...a.members, ...b.members];
+    return members.sort((x, y) => this.positionOf(x) - this.positionOf(y));
+  }
+
+  private positionOf(node: Node): number {
+    return this.positions.get(node) as number;
   }
 
   /** Whether a node outside of both depends on one of them, and one of them on the node. */

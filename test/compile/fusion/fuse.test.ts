@@ -82,6 +82,20 @@ describe('the fusion pass', () => {
     assert.deepEqual(got, ['mul', 'matmul', 'fused 2', 'matmul']);
   });
 
+  it('joins no calls that read one value far from each other', () => {
+    const got = calls(
+      (a, b) => {
+        const first = a.exp();
+        let far = b;
+        for (let i = 0; i < 120; i++) far = far.matmul(b);
+        return [first, far, a.neg()];
+      },
+      x(2, 2),
+      x(2, 2).mul(0.1),
+    );
+    assert.deepEqual([got.at(0), got.at(-1)], ['exp', 'neg']);
+  });
+
   it('makes no call depend on itself', () => {
     const got = calls(
       (a, b) => {
