@@ -32,8 +32,9 @@ buildSync({
   splitting: true,
   format: 'esm',
   packages: 'external',
+  minifySyntax: true,
 });
-// The bundle keeps names and lines, and its sources are not in the package: there are no maps.
+// The bundle keeps names and line breaks, and its sources are not in the package: there are no maps.
 for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).filter((name) =>
   name.endsWith('.js'),
 )) {
