@@ -36,6 +36,12 @@ describe('memory that is used on several CUDA streams', () => {
   it('makes a reader wait for the last use of its tensor, and not for later work of that stream', () => {
     const side = new cuda.Stream();
     const large = ones([4096, 4096], { device: 'cuda' });
+    // the first launch of a kernel loads it, which waits for the device
+    for (const t of [
+      large.mm(large),
+      full([4], 3, { device: 'cuda' }).add(large.select(0, 0).narrow(0, 0, 4)),
+    ])
+      t.dispose();
     cuda.synchronize();
     const weight = cuda.stream(side, () => full([4], 3, { device: 'cuda' }));
     const ahead = ones([4], { device: 'cuda' }); // the host turns to the other stream and back
