@@ -3,8 +3,9 @@
  * keys and values do.
  */
 import type { CommandWriter } from '../core/command.js';
+import { reduced } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
-import { bool } from '../core/dtype.js';
+import { bool, int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { VjpContext } from '../core/gradient-rules.js';
 import { layers } from '../core/hooks.js';
@@ -15,6 +16,7 @@ import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { asStrided } from './as-strided.js';
 import { accumulatedIn, attentionWeights, shareHeads, sumHeads } from './attention-weights.js';
 import { type BlockWindow, type BlockWindows, blockSize, blockWindows } from './dense-block.js';
+import { cat } from './join.js';
 import { sampleTensor } from './samples.js';
 import { attentionBackwardRule, attentionRule } from './sharding/attention.js';
 
@@ -171,12 +173,17 @@ const attentionBackwardJoined: Op<Joined, BackwardInputs> = defineOp({
     }),
   vjp: 'not-differentiable',
   decompose: (inputs, { windows, ...params }) => {
-    const grads = dispatch(attentionBackward, inputs, params);
-    const block = inputs[1].newEmpty([blockSize(inputs.slice(1, 4), windows)]);
-    grads.forEach((g, i) => {
-      const window = windows[i];
-      if (window) windowOf(block, g.shape, window).copy_(g);
-    });
+    // each gradient reads what the others read, and all of them make one tensor
+    const whole = inputs.map((t) => (t.storage === null ? t : reduced(t)));
+    const grads = dispatch(attentionBackward, whole, params);
+    const parts = grads.filter((_, i) => windows[i] !== null).map((g) => g.flatten());
+    // Where the elements of the block are in the parts one after the other.
+    const size = blockSize(inputs.slice(1, 4), windows);
+    const numbers = inputs[1].newOnes([size], { dtype: int64 }).cumsum(0).sub(1);
+    const places = windows.flatMap((window, i) =>
+      window === null ? [] : [windowOf(numbers, (grads[i] as Tensor).shape, window).flatten()],
+    );
+    const block = cat(parts).indexSelect(0, cat(places).argsort());
     return [block, ...grads.filter((_, i) => windows[i] === null)];
   },
   samples: () => {
