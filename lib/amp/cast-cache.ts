@@ -66,7 +66,8 @@ export class CastCache {
   private ofActivation(t: Tensor, dtype: DType): Tensor {
     const before = this.activations.get(t);
     const { capture } = layers.backend;
-    if (before?.dtype === dtype && before.capture === capture && isCurrent(before, t)) {
+    const isSame = before?.dtype === dtype && before.capture === capture && isCurrent(before, t);
+    if (isSame && t.storage?.changesUnseen !== true) {
       if (!before.isRecorded) recordCopy(before, t);
       return before.converted;
     }

@@ -196,7 +196,8 @@ export class OpNode extends Node implements VjpContext<object> {
   /** A gradient of the output in a 16-bit dtype, if the rule that computed it gave that. */
   private lowOf(g: Tensor, dtype: DType): Tensor | null {
     const given = this.task?.low ?? null;
-    const isOf = given?.of === g && given.version === g.currentVersion;
+    const isOf =
+      given?.of === g && given.version === g.currentVersion && g.storage?.changesUnseen !== true; // by `data` in a hook
     return isOf && given.low.dtype === dtype ? given.low : null;
   }
 

@@ -72,6 +72,13 @@ export function withoutSavedTensorsHooks<T>(fn: () => T): T {
 /** Whether the program packs what is saved. */
 export const isPacking = (): boolean => hooks !== null;
 
+const changedByPack = ({ shape, dtype }: Tensor): InPlaceError =>
+  new InPlaceError(
+    `savedTensorsHooks: pack changed its argument, ${dtype.name}[${shape.join(', ')}], in place. ` +
+      'The op has still to read it: return a changed copy instead.',
+    { op: 'savedTensorsHooks', shape },
+  );
+
 export class SavedTensor {
   private tensor: Tensor | null;
   private readonly version: number;
@@ -105,6 +112,7 @@ export class SavedTensor {
     if (hooks !== null && t.storage !== null && (capture === null || capture.isWholeStep)) {
       this.hooks = hooks;
       this.packed = hooks.pack(t);
+      if (t.currentVersion !== this.version) throw changedByPack(t);
       this.leaf = t.leafRequiresGrad ? t : null;
       this.tensor = null;
       return;

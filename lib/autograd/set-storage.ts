@@ -106,7 +106,9 @@ const members: PropertyDescriptorMap & ThisType<Tensor> = {
   },
   data: {
     get(): Tensor {
-      return aliasOf(this, this.liveStorage('data'));
+      const storage = this.liveStorage('data');
+      storage.changesUnseen = true;
+      return aliasOf(this, storage);
     },
     set(source: Tensor) {
       setData(this, source);

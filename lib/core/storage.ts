@@ -61,6 +61,8 @@ export class Storage {
    * `.grad`, and only the garbage collector frees it
    */
   exposed = false;
+  /** @internal whether `data` of a tensor was read: changes through it raise no version */
+  changesUnseen = false;
   /** @internal those that read it when they run. They are no owners, but it is freed after them */
   pendingReads: PendingReads | null = null;
   /** @internal the reason why it was freed, for errors */

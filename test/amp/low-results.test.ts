@@ -129,6 +129,20 @@ for (const [name, norm] of Object.entries(norms))
       same(own.seen, expected.seen);
     });
 
+    it('passes on a gradient that a hook changed through data', () => {
+      const { x, weight, bias } = leaves();
+      const layer = new nn.Linear(16, 16);
+      cached(() => {
+        const sum = layer(x).add(x);
+        sum.registerHook((g) => void g.data.zero_());
+        return norm(sum, weight, bias);
+      })
+        .square()
+        .sum()
+        .backward();
+      assert.equal((layer.bias as nn.Parameter).grad?.abs().sum().item(), 0);
+    });
+
     it('has the second derivatives of a conversion', () => {
       const given = leaves();
       const second = (region: typeof cached): Tensor => {
@@ -153,6 +167,9 @@ for (const [name, norm] of Object.entries(norms))
         assert.notEqual(linear(third).abs().sum().item(), 0);
         noGrad(() => third.zero_());
         assert.equal(linear(third).abs().sum().item(), 0);
+        const fourth = norm(x, weight, bias);
+        fourth.data.zero_(); // raises no version
+        assert.equal(linear(fourth).abs().sum().item(), 0);
       });
     });
 

@@ -67,6 +67,22 @@ function recomputed(fn: (x: Tensor) => Tensor, x: Tensor): { result: Tensor; las
   return { result, last: () => last };
 }
 
+describe('a pack hook', () => {
+  it('may not change its argument, which the op has still to read', () => {
+    const changing = (t: Tensor): Tensor => noGrad(() => t.add_(1));
+    const x = leaf().mul(1);
+    assert.throws(
+      () =>
+        autograd.savedTensorsHooks(
+          changing,
+          (t) => t,
+          () => x.sin(),
+        ),
+      /savedTensorsHooks: pack changed its argument, float64\[2\], in place/,
+    );
+  });
+});
+
 describe('a tensor from an unpack hook', () => {
   it('lives until the program drops it', () => {
     const w = leaf();

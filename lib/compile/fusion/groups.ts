@@ -39,11 +39,14 @@ export class Groups {
   private readonly readers = new Map<Node, Node[]>();
   private readonly results = new Set<Node>();
   private readonly positions = new Map<Node, number>();
+  /** For each position, how many groups have members both up to it and behind it. */
+  private readonly open: number[];
   /** The number of barriers before each node: no group crosses one. */
   private readonly regions = new Map<Node, number>();
 
   constructor(graph: Graph, canFuse: (node: Node) => boolean) {
     for (const value of graph.outputs) if ('node' in value) this.results.add(value.node);
+    this.open = graph.nodes.map(() => 0);
     let region = 0;
     const candidates: Node[] = [];
     for (const [position, node] of graph.nodes.entries()) {
@@ -134,6 +137,14 @@ export class Groups {
     const unit = this.unitOf(this.inOrder(a, b), space);
     if (unit.inputs.length + unit.stored.length > fusedLimits.operands) return;
     for (const node of unit.members) this.units.set(node, unit);
+    for (const before of [a, b]) this.countOpen(before, -1);
+    this.countOpen(unit, 1);
+  }
+
+  private countOpen({ members }: Group, by: number): void {
+    const end = this.positionOf(members.at(-1) as Node);
+    for (let at = this.positionOf(members[0] as Node); at < end; at++)
+      this.open[at] = (this.open[at] as number) + by;
   }
 
   private regionOf({ members }: Group): number {
@@ -153,11 +164,16 @@ export class Groups {
   private dependsOnItself(a: Group, b: Group): boolean {
     const region = this.regionOf(a);
     const inside = new Set([...a.members, ...b.members]);
+    const last = Math.max(...[a, b].map(({ members }) => this.positionOf(members.at(-1) as Node)));
+    // Nodes behind both lead back only through a group that begins before.
+    const isEnd = this.open[last] === 0;
+    const isOutside = (node: Node): boolean =>
+      this.regions.get(node) !== region || (isEnd && this.positionOf(node) > last);
     const seen = new Set<Node>();
     const pending: Node[] = [];
     const follow = (node: Node, but: ReadonlySet<Node> = seen): void => {
       for (const reader of this.readersOf(node))
-        if (!but.has(reader) && this.regions.get(reader) === region) pending.push(reader);
+        if (!but.has(reader) && !isOutside(reader)) pending.push(reader);
     };
     for (const node of inside) follow(node, inside);
     for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
