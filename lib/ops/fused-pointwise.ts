@@ -62,12 +62,8 @@ export const fusedPointwiseOp: Op<{ program: FusedProgram }> = defineOp({
   traits: ['overwrites'],
   meta: (inputs, { program }) => program.outputs.map((output) => outputMeta(output, inputs)),
   lower: (command, inputs, outputs, { program }) => {
-    const tensors = inputs.filter((t) => t.storage !== null);
-    writeOperands(command, tensors, outputs);
-    writeProgram(
-      command,
-      tensors.length === inputs.length ? program : withNumbers(program, inputs),
-    );
+    writeOperands(command, inputs, outputs);
+    writeProgram(command, program);
     command.cost(numelOf((outputs[0] as Tensor).shape) * (inputs.length + program.steps.length));
   },
   vjp: 'not-differentiable',
@@ -113,23 +109,6 @@ function writeOperands(
   ];
   inputs.forEach((t, i) => command.view(t, sizes, layouts[i] as Shape));
   outputs.forEach((t, i) => command.outputView(t, sizes, layouts[inputs.length + i] as Shape));
-}
-
-/** The program where some inputs are plain numbers, which are operands of steps and no inputs. */
-function withNumbers(program: FusedProgram, inputs: readonly Tensor[]): FusedProgram {
-  const places: number[] = [];
-  let next = 0;
-  for (const t of inputs) places.push(t.storage === null ? -1 : next++);
-  for (let i = 0; i < program.steps.length; i++) places.push(next++);
-  const operand = (given: FusedOperand): FusedOperand => {
-    if (!('value' in given)) return given;
-    const value = places[given.value] as number;
-    return value < 0 ? { number: (inputs[given.value] as Tensor).scalarValue } : { value };
-  };
-  return {
-    steps: program.steps.map((step) => ({ ...step, operands: step.operands.map(operand) })),
-    outputs: program.outputs.map((each) => ({ ...each, value: places[each.value] as number })),
-  };
 }
 
 function writeProgram(command: CommandWriter, { steps, outputs }: FusedProgram): void {

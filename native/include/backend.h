@@ -124,5 +124,5 @@ struct Backend {
 
 }  // namespace shardwise
 
-// The one symbol that cuda-backend.so exports.
+// cuda-backend.so exports this, and shardwise_can_fuse (fused_program.h).
 extern "C" const shardwise::Backend* shardwise_backend_v1();
