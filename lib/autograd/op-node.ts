@@ -1,6 +1,6 @@
 /** The node of an op of the table: its gradient rule, and what the rule reads. */
 import type { Device } from '../core/device.js';
-import { bfloat16, type DType, float16, float32 } from '../core/dtype.js';
+import { type DType, float32, isLowPrecision } from '../core/dtype.js';
 import { AutogradError } from '../core/errors.js';
 import type { VjpContext } from '../core/gradient-rules.js';
 import { layers } from '../core/hooks.js';
@@ -196,8 +196,9 @@ export class OpNode extends Node implements VjpContext<object> {
   /** A gradient of the output in a 16-bit dtype, if the rule that computed it gave that. */
   private lowOf(g: Tensor, dtype: DType): Tensor | null {
     const given = this.task?.low ?? null;
-    const isOf =
-      given?.of === g && given.version === g.currentVersion && g.storage?.changesUnseen !== true; // by `data` in a hook
+    // a hook may have changed it through `data`
+    const isUnchanged = given?.version === g.currentVersion && g.storage?.changesUnseen !== true;
+    const isOf = given?.of === g && isUnchanged;
     return isOf && given.low.dtype === dtype ? given.low : null;
   }
 
@@ -206,7 +207,7 @@ export class OpNode extends Node implements VjpContext<object> {
     if (!this.op.traits.includes('passes-gradient')) return undefined;
     return this.inputDtypes.find(
       (dtype, i) =>
-        (dtype === bfloat16 || dtype === float16) &&
+        isLowPrecision(dtype) &&
         this.needs(i) &&
         this.gradientDtype(i) === dtype &&
         sameShape(this.shapes[i] as Shape, shape),
@@ -354,7 +355,7 @@ function fitGradient(g: Tensor, shape: Shape, dtype: DType): Tensor {
  * converted back to it. Null if there is none, or if somebody sees the gradient in between.
  */
 function dtypeBefore(edge: Edge, own: DType, pass: BackwardPass): DType | null {
-  if (own !== bfloat16 && own !== float16) return null;
+  if (!isLowPrecision(own)) return null;
   let { node } = edge;
   while (node instanceof OpNode && !node.isSeen && !pass.captures(node)) {
     const { op } = node;

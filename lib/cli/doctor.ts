@@ -160,8 +160,8 @@ export function describeReport(report: DoctorReport, columns = Number.POSITIVE_I
 type Row = (title: string, text: string) => void;
 
 /**
- * Without a driver there is no GPU to use, and its libraries are of no interest, unless the user has
- * named one.
+ * Without a driver there is no GPU to use, and its libraries are of no interest, unless the user
+ * has named one.
  */
 const mayHaveGpu = ({ cuda, libraries }: DoctorReport): boolean =>
   optionalLibraries.some(({ variable }) => process.env[variable] !== undefined) ||

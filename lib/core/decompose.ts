@@ -1,5 +1,5 @@
 /** Runs an op as its decomposition. */
-import { float32 } from './dtype.js';
+import { float32, isLowPrecision } from './dtype.js';
 import { ShardwiseError } from './errors.js';
 import type { Op, OutputMeta } from './op.js';
 import type { Tensor } from './tensor.js';
@@ -23,8 +23,7 @@ export function decomposed<P>(
   return decompose(given, params);
 }
 
-const isNarrow = (t: Tensor): boolean =>
-  t.storage !== null && t.dtype.isFloatingPoint && t.dtype.itemsize === 2;
+const isNarrow = (t: Tensor): boolean => t.storage !== null && isLowPrecision(t.dtype);
 
 /**
  * A decomposition that converts 16-bit floats to float32 first, as kernels do, because squares and

@@ -99,6 +99,10 @@ export const dtypes: readonly DType[] = [
 
 const byName = new Map<string, DType>(dtypes.map((d) => [d.name, d]));
 
+/** Whether it is one of the 16-bit floats, in which mixed precision computes. @internal */
+export const isLowPrecision = ({ isFloatingPoint, itemsize }: DType): boolean =>
+  isFloatingPoint && itemsize === 2;
+
 /** A dtype or its name, as programs pass it. */
 export type DTypeLike = DType | DTypeName;
 

@@ -90,7 +90,7 @@ export function programText({ steps, outputs }: FusedProgram, inputs: number): s
 }
 
 function outputMeta({ shape, strides, dtype }: FusedOutput, inputs: readonly Tensor[]): OutputMeta {
-  const { device } = inputs.find((t) => t.storage !== null) ?? (inputs[0] as Tensor);
+  const { device } = inputs[0] as Tensor;
   return { shape, strides, dtype, device };
 }
 

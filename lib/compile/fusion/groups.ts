@@ -17,7 +17,7 @@ import {
   spaceOf,
 } from './candidates.js';
 
-/** Readers of one value that are further apart stay so: all results of one call live from there on. */
+/** Readers of one value further apart stay so: all results of one call live from there on. */
 const NEAR = 100;
 
 /** Calls that become one, in the order of the graph. */

@@ -74,9 +74,10 @@ export class Rewriter {
     const shape = shapeOf(group);
     const last = group.members.at(-1) as Node;
     const names = program.steps.map(({ name }) => name);
+    const more = names.length > MOST_NAMES ? '_etc' : '';
     const node = this.graph.add({
       kind: 'call',
-      name: `fused_${names.slice(0, MOST_NAMES).join('_')}${names.length > MOST_NAMES ? '_etc' : ''}`,
+      name: `fused_${names.slice(0, MOST_NAMES).join('_')}${more}`,
       op: fusedPointwiseOp,
       inputs: group.inputs.map((value) => this.inShape(value, shape, last)),
       params: { program },

@@ -7,8 +7,8 @@ import { isElementwise, isView } from '../graph/traits.js';
 
 /**
  * The pointwise nodes that read a pointwise value behind the first use of it that no fused call
- * contains. Computing a residual stream again, whose sums are such nodes, would begin with its first
- * sum, and hold all of them for the whole of backward.
+ * contains. Computing a residual stream again, whose sums are such nodes, would begin with its
+ * first sum, and hold all of them for the whole of backward.
  *
  * @internal
  */

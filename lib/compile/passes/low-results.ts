@@ -2,7 +2,7 @@
  * Lets the kernels of norms and of their gradients write the conversion of the result that mixed
  * precision makes for the next product: as an op of its own, it would read the result again.
  */
-import { bfloat16, type DType, float16, float32 } from '../../core/dtype.js';
+import { type DType, float32, isLowPrecision } from '../../core/dtype.js';
 import { sameShape } from '../../core/shape.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, ValueMeta } from '../graph/node.js';
@@ -41,11 +41,9 @@ function normBefore(node: Node): Node | null {
   const { node: norm } = value;
   if (norm.op === null || !norm.op.writesLow || norm.into !== null) return null;
   const [from, to] = [norm.metas[0], node.metas[0]] as [ValueMeta, ValueMeta];
-  const fits = from.dtype === float32 && isLow(to.dtype) && sameShape(from.strides, to.strides);
-  return fits && sameTags(node, norm) ? norm : null;
+  const converts = from.dtype === float32 && isLowPrecision(to.dtype);
+  return converts && sameShape(from.strides, to.strides) && sameTags(node, norm) ? norm : null;
 }
-
-const isLow = (dtype: DType): boolean => dtype === bfloat16 || dtype === float16;
 
 const hasLow = ({ params }: Node): boolean => (params as { low?: DType }).low !== undefined;
 
