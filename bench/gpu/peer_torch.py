@@ -24,6 +24,15 @@ def matmul(fn, x_shape, w_shape):
     return make
 
 
+def linear(fn, names):
+    """A pass of a linear layer over two of x[m, k], w[n, k] and g[m, n], the gradient of its output."""
+    def operands(job, dtype):
+        m, n, k = job["shape"]
+        shapes = {"x": [m, k], "w": [n, k], "g": [m, n]}
+        return [rand(shapes[name], dtype) for name in names]
+    return forward_of(fn, operands)
+
+
 def forward_of(fn, operands):
     def make(job, dtype, wrap):
         sets = [operands(job, dtype) for _ in range(job.get("rotate", 1))]
@@ -203,6 +212,9 @@ makers = {
     "matmul_nt": matmul(F.linear, lambda m, k: [m, k], lambda n, k: [n, k]),
     "matmul_nn": matmul(lambda x, w: x @ w, lambda m, k: [m, k], lambda n, k: [k, n]),
     "matmul_tn": matmul(lambda x, w: x.t() @ w, lambda m, k: [k, m], lambda n, k: [k, n]),
+    "linear": linear(F.linear, "xw"),
+    "linear_input_gradient": linear(lambda g, w: g @ w, "gw"),
+    "linear_weight_gradient": linear(lambda g, x: (g.t() @ x).float(), "gx"),  # the parameter is in float32
     "layer_norm": forward_of(layer_norm, rows_and(1, 2)),
     "layer_norm_backward": backward_of(layer_norm, rows_and(1, 2)),
     "rms_norm_of_a_sum": forward_of(sum_and_rms, rows_and(2, 1)),
@@ -223,7 +235,7 @@ makers = {
 }
 # Of these, compilation makes nothing else, or they are compared with eager calls: of products unless it searches for the fastest kernel.
 uncompiled = {*common_ops, "copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
-products = {"matmul_nt", "matmul_nn", "matmul_tn"}
+products = {"matmul_nt", "matmul_nn", "matmul_tn", "linear", "linear_input_gradient", "linear_weight_gradient"}
 reading = {"places_of_nonzero"}  # a capture that fails as they read leaves PyTorch's random numbers unusable
 
 work, is_host, turn, graph = None, False, 0, None

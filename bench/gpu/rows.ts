@@ -3,6 +3,7 @@
  * needs, and the goal.
  */
 import { commonRows } from './common-ops.js';
+import { linearRows } from './linear-rows.js';
 
 /**
  * A computation that both processes know by its `op`. `rotate` is the number of operand sets that
@@ -224,6 +225,7 @@ export const rows: readonly Row[] = [
   ...attention('causal', [2, 32, 8192, 128], 8),
   ...attention('masked', [2, 16, 4096, 128]),
   ...attention('causal with dropout', [2, 16, 8192, 128]),
+  ...linearRows,
   ...commonRows,
   host('add', { us: 4, aboveRaw: 1.5 }),
   host('mm', { us: 5, aboveRaw: 1.5 }),

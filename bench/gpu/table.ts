@@ -69,7 +69,10 @@ function ceilingsOf(rows: readonly Measured[]): Ceilings {
       [ours, torch].map((us) => (row.bytes ?? 0) / (us ?? Infinity)),
     ),
   );
-  return { bytes: copy, flops: best((row) => (row.group === 'matmul' ? row.flops : undefined)) };
+  return {
+    bytes: copy,
+    flops: best((row) => (['matmul', 'linear'].includes(row.group) ? row.flops : undefined)),
+  };
 }
 
 /** The share of the machine's limit that a row reaches; null without a limit. */

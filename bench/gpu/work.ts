@@ -24,6 +24,7 @@ import {
 } from '../../lib/index.js';
 import { atPlace, attentionInExact, placesOf } from './attention-sample.js';
 import { commonOps } from './common-ops.js';
+import { linearMakers } from './linear-work.js';
 import type { Job } from './rows.js';
 
 /** A sample and its reference. */
@@ -328,7 +329,11 @@ const makers: Readonly<Record<string, Maker>> = {
 };
 
 /** The names of all ops. */
-export const ops: readonly string[] = [...Object.keys(makers), ...Object.keys(commonOps)];
+export const ops: readonly string[] = [
+  ...Object.keys(makers),
+  ...Object.keys(linearMakers),
+  ...Object.keys(commonOps),
+];
 
 /** Prepares the work of a row. @throws Error if the op is unknown */
 export function prepare(job: Job, on: Where = device): Work {
@@ -336,6 +341,8 @@ export function prepare(job: Job, on: Where = device): Work {
     noGrad(() => randn([...shape], { device: on, dtype: dtypes[job.dtype] }));
   const simple = commonOps[job.op];
   if (simple !== undefined) return { call: simple(job.shape, make) };
+  const linear = linearMakers[job.op];
+  if (linear !== undefined) return linear(job, make, exact);
   const maker = makers[job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op];
   if (maker === undefined) throw new Error(`no work is called ${job.op}`);
   return maker(job, make, on);
