@@ -53,7 +53,8 @@ napi_value init(napi_env env, napi_value exports) {
   export_submit(*state, exports);
   export_plans(*state, exports);
   export_memory(env, exports);
-  export_transfer(env, exports);
+  export_writes(env, exports);
+  export_reads(env, exports);
   export_streams(env, exports);
   export_devices(env, exports);
   export_groups(env, exports);
