@@ -7,6 +7,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { nn, optim, profiler, randn } from '../lib/index.js';
+import { type Axis, axisOf, drawBox, drawEnds, drawPage, milliseconds } from './slice-picture.js';
 import { writeOrCheck } from './written-parts.js';
 
 const FILE = fileURLToPath(new URL('../bench/results/2026-11-26-profile.json', import.meta.url));
@@ -74,8 +75,7 @@ function record(): Kept {
   };
 }
 
-const [WIDTH, LEFT, RIGHT, TOP, ROW, GAP, CURVE] = [960, 92, 12, 34, 18, 14, 48];
-const LETTER = 6;
+const [TOP, ROW, GAP, CURVE] = [34, 18, 14, 48];
 const fills: Readonly<Record<string, string>> = {
   op: '#cfe8fc',
   kernel: '#d5efd0',
@@ -86,8 +86,6 @@ const fills: Readonly<Record<string, string>> = {
   user: '#e4e4e4',
 };
 
-const escaped = (text: string): string => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-
 /** How many slices lie around each slice. */
 function depthsOf(slices: readonly Slice[]): number[] {
   const open: Slice[] = [];
@@ -97,60 +95,55 @@ function depthsOf(slices: readonly Slice[]): number[] {
   });
 }
 
+const drawSlice = ({ name, cat, start, end }: Slice, x: Axis, y: number): string => {
+  const style = `fill="${fills[cat] ?? '#fff'}" stroke="#666" stroke-width="0.4"`;
+  return drawBox(x, { start, end, y, height: ROW - 1, label: name, title: name, style });
+};
+
+/** The curve of allocated memory below `top`, with its range beside it. */
+function drawMemory(memory: Kept['memory'], x: Axis, total: number, top: number): string[] {
+  const most = Math.max(...memory.map(([, bytes]) => bytes));
+  const least = Math.min(...memory.map(([, bytes]) => bytes));
+  const y = (bytes: number): string =>
+    (top + CURVE - ((bytes - least) / (most - least)) * CURVE).toFixed(1);
+  const curve = memory.map(
+    ([us, bytes], i) =>
+      `${i === 0 ? 'M' : 'H'}${x(us).toFixed(1)}${i === 0 ? ' ' : 'V'}${y(bytes)}`,
+  );
+  const mib = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+  return [
+    `<text x="8" y="${top + 12}">memory cpu</text>`,
+    `<text x="8" y="${top + 24}">${mib(least)} to</text>`,
+    `<text x="8" y="${top + 36}">${mib(most)}</text>`,
+    `<path d="${curve.join('')}H${x(total).toFixed(1)}" fill="none" stroke="#444"/>`,
+  ];
+}
+
 function draw({ machine, commit, host, kernels, flows, memory }: Kept): string {
   const total = Math.max(...[...host, ...kernels].map(({ end }) => end));
-  const x = (us: number): number => LEFT + (us / total) * (WIDTH - LEFT - RIGHT);
+  const x = axisOf(0, total);
   const depths = depthsOf(host);
   const streamTop = TOP + (Math.max(...depths) + 1) * ROW + 2 * GAP;
   const curveTop = streamTop + ROW + GAP;
-  const box = ({ name, cat, start, end }: Slice, y: number): string => {
-    const [from, width] = [x(start), Math.max(0.3, x(end) - x(start))];
-    const label =
-      name.length * LETTER > width
-        ? ''
-        : `<text x="${(from + 3).toFixed(1)}" y="${y + 12}">${escaped(name)}</text>`;
-    return (
-      `<rect x="${from.toFixed(1)}" y="${y}" width="${width.toFixed(1)}" height="${ROW - 1}" ` +
-      `fill="${fills[cat] ?? '#fff'}" stroke="#666" stroke-width="0.4">` +
-      `<title>${escaped(name)}</title></rect>${label}`
-    );
-  };
   const hostY = (at: number): number => TOP + (depths[at] as number) * ROW;
   const arrow = ([from, to]: readonly [number, number]): string => {
     const [op, kernel] = [host[from] as Slice, kernels[to] as Slice];
     const [x1, x2] = [x(op.start).toFixed(1), x(kernel.start).toFixed(1)];
     return `<line x1="${x1}" y1="${hostY(from) + ROW - 1}" x2="${x2}" y2="${streamTop}"/>`;
   };
-  const most = Math.max(...memory.map(([, bytes]) => bytes));
-  const least = Math.min(...memory.map(([, bytes]) => bytes));
-  const y = (bytes: number): string =>
-    (curveTop + CURVE - ((bytes - least) / (most - least)) * CURVE).toFixed(1);
-  const curve = memory.map(
-    ([us, bytes], i) =>
-      `${i === 0 ? 'M' : 'H'}${x(us).toFixed(1)}${i === 0 ? ' ' : 'V'}${y(bytes)}`,
-  );
-  const mib = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
   const bottom = curveTop + CURVE;
-  const head = `A training step on the CPU: ${(total / 1e3).toFixed(1)} ms (${machine}, at ${commit})`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${bottom + 26}" font-family="sans-serif" font-size="10">
-<title>${escaped(head)}</title>
-<rect width="100%" height="100%" fill="white"/>
-<text x="8" y="20" font-weight="bold" font-size="11">${escaped(head)}</text>
-<text x="8" y="${TOP + 12}">JavaScript</text>
-<text x="8" y="${streamTop + 12}">cpu stream 0</text>
-<text x="8" y="${curveTop + 12}">memory cpu</text>
-<text x="8" y="${curveTop + 24}">${mib(least)} to</text>
-<text x="8" y="${curveTop + 36}">${mib(most)}</text>
-<g stroke="#999" stroke-width="0.4">
-${flows.map(arrow).join('\n')}
-</g>
-${host.map((slice, i) => box(slice, hostY(i))).join('\n')}
-${kernels.map((slice) => box(slice, streamTop)).join('\n')}
-<path d="${curve.join('')}H${x(total).toFixed(1)}" fill="none" stroke="#444"/>
-<text x="${LEFT}" y="${bottom + 18}">0</text>
-<text x="${WIDTH - RIGHT}" y="${bottom + 18}" text-anchor="end">${(total / 1e3).toFixed(1)} ms</text>
-</svg>
-`;
+  const head = `A training step on the CPU: ${milliseconds(total)} (${machine}, at ${commit})`;
+  return drawPage(head, bottom + 26, [
+    `<text x="8" y="${TOP + 12}">JavaScript</text>`,
+    `<text x="8" y="${streamTop + 12}">cpu stream 0</text>`,
+    `<g stroke="#999" stroke-width="0.4">`,
+    ...flows.map(arrow),
+    '</g>',
+    ...host.map((slice, i) => drawSlice(slice, x, hostY(i))),
+    ...kernels.map((slice) => drawSlice(slice, x, streamTop)),
+    ...drawMemory(memory, x, total, curveTop),
+    drawEnds(0, total, bottom + 18),
+  ]);
 }
 
 if (process.argv.includes('--record')) writeFileSync(FILE, `${JSON.stringify(record())}\n`);

@@ -6,6 +6,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+import { axisOf, drawBox, drawEnds, drawHead, drawPage, LEFT, LETTER } from './slice-picture.js';
 import { writeOrCheck } from './written-parts.js';
 
 const FILE = fileURLToPath(
@@ -74,8 +75,7 @@ function slicesOf(events: readonly TraceEvent[]): Slice[] {
   return slices;
 }
 
-const [WIDTH, LEFT, RIGHT, ROW, GAP] = [960, 96, 12, 22, 16];
-const LETTER = 5.4;
+const [ROW, GAP] = [22, 16];
 const fills: Readonly<Record<Kind, string>> = {
   allGather: '#9ecbf5',
   reduceScatter: '#f6c177',
@@ -96,31 +96,24 @@ const names: Readonly<Record<Kind, string>> = {
 };
 
 /** Two rows: the stream of the group, and that of compute below it. */
-function rows(slices: readonly Slice[], from: number, to: number, top: number): string {
-  const x = (us: number): number => LEFT + ((us - from) / (to - from)) * (WIDTH - LEFT - RIGHT);
-  const box = ({ kind, start, end, of }: Slice): string => {
-    const [a, b] = [x(Math.max(start, from)), x(Math.min(end, to))];
-    const y = COMPUTE.some((each) => each === kind) ? top + ROW + 4 : top;
-    const label = of === undefined ? '' : of.replace('layers.', '');
-    const text =
-      label === '' || label.length * LETTER > b - a
-        ? ''
-        : `<text x="${(a + 2).toFixed(1)}" y="${y + 15}">${label}</text>`;
-    const title = `${names[kind]}${of === undefined ? '' : ` of ${of}`}, ${end - start} us`;
-    return (
-      `<rect x="${a.toFixed(1)}" y="${y}" width="${Math.max(0.3, b - a).toFixed(1)}" ` +
-      `height="${ROW}" fill="${fills[kind]}"><title>${title}</title></rect>${text}`
-    );
-  };
-  const ms = (us: number): string => `${(us / 1e3).toFixed(1)} ms`;
-  const bottom = top + 2 * ROW + 18;
+function rows(slices: readonly Slice[], from: number, to: number, top: number): string[] {
+  const x = axisOf(from, to);
+  const box = ({ kind, start, end, of }: Slice): string =>
+    drawBox(x, {
+      start: Math.max(start, from),
+      end: Math.min(end, to),
+      y: COMPUTE.some((each) => each === kind) ? top + ROW + 4 : top,
+      height: ROW,
+      label: of?.replace('layers.', '') ?? '',
+      title: `${names[kind]}${of === undefined ? '' : ` of ${of}`}, ${end - start} us`,
+      style: `fill="${fills[kind]}"`,
+    });
   return [
     `<text x="8" y="${top + 15}">collectives</text>`,
     `<text x="8" y="${top + ROW + 19}">compute</text>`,
     ...slices.filter(({ start, end }) => end > from && start < to).map(box),
-    `<text x="${LEFT}" y="${bottom}">${ms(from)}</text>`,
-    `<text x="${WIDTH - RIGHT}" y="${bottom}" text-anchor="end">${ms(to)}</text>`,
-  ].join('\n');
+    drawEnds(from, to, top + 2 * ROW + 18),
+  ];
 }
 
 /** From the gather of one layer in the middle of backward to that of the third one after it. */
@@ -150,16 +143,12 @@ function draw({ about, slices }: Kept): string {
   const block = 2 * ROW + 30;
   const tops = [58, 58 + block + GAP + 16] as const;
   const zoom = zoomed(slices);
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${tops[1] + block}" font-family="sans-serif" font-size="10">
-<title>${about}</title>
-<rect width="100%" height="100%" fill="white"/>
-<text x="8" y="18" font-weight="bold" font-size="11">${about}</text>
-${legend(28)}
-${rows(slices, 0, end, tops[0])}
-<text x="8" y="${tops[1] - 10}" font-weight="bold" font-size="11">Three layers of the backward pass; numbers are layers</text>
-${rows(slices, ...zoom, tops[1])}
-</svg>
-`;
+  return drawPage(about, tops[1] + block, [
+    legend(28),
+    ...rows(slices, 0, end, tops[0]),
+    drawHead('Three layers of the backward pass; numbers are layers', tops[1] - 10),
+    ...rows(slices, ...zoom, tops[1]),
+  ]);
 }
 
 const at = process.argv.indexOf('--trace');
