@@ -81,7 +81,7 @@ export const ourWorker = (): MeasuringProcess =>
   new MeasuringProcess(
     'ours',
     process.execPath,
-    [...process.execArgv, path.join(folder, `ours${path.extname(here)}`)],
+    [...process.execArgv, path.join(folder, `worker${path.extname(here)}`)],
     { ...process.env, SHARDWISE_DEBUG: 'matmul' },
   );
 export const torchPeer = (python: string): MeasuringProcess =>

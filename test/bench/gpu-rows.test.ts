@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { ourWorker } from '../../bench/gpu/peers.js';
 import { chosenRows, copyRow, groups, rows } from '../../bench/gpu/rows.js';
 import { ops } from '../../bench/gpu/work.js';
 
@@ -14,6 +15,17 @@ describe('the rows of the kernel benchmark', () => {
     for (const { job } of [copyRow, ...rows]) {
       assert.ok(ops.includes(job.op), `ours: ${job.op}`);
       assert.match(peer, new RegExp(`^ +"${job.op}": `, 'm'), `peer: ${job.op}`);
+    }
+  });
+
+  it('are asked of a worker that answers', async () => {
+    const worker = ourWorker();
+    try {
+      assert.deepEqual(await worker.ask({ drop: true }), {});
+      const unknown = { op: 'nothing is called so', shape: [1], dtype: 'float32' };
+      assert.match((await worker.ask({ prepare: unknown })).failed ?? '', /nothing is called so/);
+    } finally {
+      worker.end();
     }
   });
 
