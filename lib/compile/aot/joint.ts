@@ -27,6 +27,7 @@ import type { Node, Value } from '../graph/node.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import { BACKWARD, type JointGraph } from '../partition/joint-graph.js';
 import { type LeafSource, type OutputSource, OutputSources } from './output-sources.js';
+import { reached, type Target } from './targets.js';
 
 /** A differentiable result: the gradient that it gets is a tangent of the joint graph. @internal */
 export interface Root {
@@ -147,10 +148,13 @@ class JointTracer {
     ];
     const tangents: Node[] = [];
     const roots = differentiable.map((t) => this.rootOf(t, tangents));
-    const retained = this.retainedSources(dirty);
+    const edges = roots.map(({ edge }) => edge);
+    const targets = this.targetsOf(edges);
+    const retained = this.retainedSources(dirty, targets);
     const { gradients, values } = this.backward(
-      roots.map(({ edge }) => edge),
+      edges,
       roots.map(({ tangent }) => tangent),
+      targets,
     );
     const { graph } = recorder;
     graph.title = this.module.graph.title;
@@ -199,7 +203,7 @@ class JointTracer {
    * The sources of tensors whose gradients are kept. The engine keeps them at the node of the
    * compiled function, which gets all of the gradient if no other result depends on the tensor.
    */
-  private retainedSources(dirty: readonly Tensor[]): OutputSource[] {
+  private retainedSources(dirty: readonly Tensor[], targets: readonly Target[]): OutputSource[] {
     const found: OutputSource[] = [];
     for (const t of this.recorder.epilogue.retained) {
       const { node, outputNr } = t as { node: TapeNode | null; outputNr: number };
@@ -210,6 +214,9 @@ class JointTracer {
       if (source === undefined) continue;
       if (dirty.includes(t) || this.feedsOthers(t))
         this.recorder.unsupported('retainGrad() was called on a tensor that results depend on');
+      // A pass towards an input that the tensor does not depend on leaves its gradient alone.
+      if (source.kind !== 'primal' && reached([edgeOf(t) as Edge], targets).length < targets.length)
+        this.recorder.unsupported('retainGrad() was called on one of several results');
       // Hooks change the gradient before it is kept, and the backward graph runs them.
       if (source.kind !== 'primal' && (node?.tensorHooks?.[outputNr]?.size ?? 0) > 0)
         this.recorder.unsupported('retainGrad() was called on a tensor with hooks');
@@ -337,22 +344,28 @@ class JointTracer {
     };
   }
 
-  private backward(
-    edges: readonly Edge[],
-    tangents: readonly Tensor[],
-  ): { gradients: PrimalGradient[]; values: Tensor[] } {
-    if (edges.length === 0) return { gradients: [], values: [] };
-    if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
-      this.recorder.unsupported('an input was changed that shares memory with another input');
+  /** The primals and new leaves that the results depend on. */
+  private targetsOf(roots: readonly Edge[]): Target[] {
     const primals = [...this.borrowed].filter(
       ([t, i]) => this.histories[i] !== null || t.leafRequiresGrad,
     );
     const leaves = [...this.sources.leaves].filter(([t]) => t.leafRequiresGrad);
+    return reached(roots, [
+      ...primals.map(([t, of]) => ({ of, edge: this.edgeOfPrimal(t, of) })),
+      ...leaves.map(([t, of]) => ({ of, edge: edgeOf(t) as Edge })),
+    ]);
+  }
+
+  private backward(
+    edges: readonly Edge[],
+    tangents: readonly Tensor[],
+    targets: readonly Target[],
+  ): { gradients: PrimalGradient[]; values: Tensor[] } {
+    if (edges.length === 0) return { gradients: [], values: [] };
+    if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
+      this.recorder.unsupported('an input was changed that shares memory with another input');
     this.recorder.tags = new Set([BACKWARD]);
-    const captures = [
-      ...primals.map(([t, i]) => this.edgeOfPrimal(t, i)),
-      ...leaves.map(([t]) => edgeOf(t) as Edge),
-    ];
+    const captures = targets.map(({ edge }) => edge);
     const found = runBackward(edges, () => tangents, {
       retainGraph: true,
       createGraph: false,
@@ -360,7 +373,7 @@ class JointTracer {
       only: null,
     });
     const values: Tensor[] = [];
-    const gradients = [...primals, ...leaves].map(([, of], i) => {
+    const gradients = targets.map(({ of }, i) => {
       const grad = found[i] ?? null;
       if (grad === null) return { of, at: -1, sharding: null };
       values.push(grad);

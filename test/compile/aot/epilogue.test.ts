@@ -1,7 +1,7 @@
 /** Leaves, kept gradients and attributes of modules in lowered graphs are those of the function. */
 import assert from 'node:assert/strict';
 import { aotAutograd, type GraphModule } from '../../../lib/compile/index.js';
-import { compile, nn, noGrad, type Tensor, tensor, zeros } from '../../../lib/index.js';
+import { autograd, compile, nn, noGrad, type Tensor, tensor, zeros } from '../../../lib/index.js';
 
 const PARTITIONS = ['aot_eager', 'aot_eager_decomp_partition'] as const;
 type Fn = (x: Tensor) => readonly Tensor[];
@@ -149,6 +149,34 @@ describe('a lowered graph keeps gradients', () => {
         assert.deepEqual(seen, expected);
       }
     }
+  });
+
+  it('only in passes towards what the result depends on', () => {
+    const functions: ((x: Tensor, w: Tensor) => readonly Tensor[])[] = [
+      (x) => {
+        const y = x.mul(2);
+        y.retainGrad();
+        return [y];
+      },
+      (x, w) => {
+        const y = x.mul(2);
+        y.retainGrad();
+        return [y, w.exp()];
+      },
+    ];
+    for (const backend of PARTITIONS)
+      for (const fn of functions) {
+        const [expected, seen] = [fn, compile(fn, { backend })].map((run) => {
+          const w = tensor([3, 4], { requiresGrad: true });
+          const y = run(tensor([1, 2], { requiresGrad: true }), w)[0] as Tensor;
+          const loss = y.mul(y).sum();
+          const found = autograd.grad(loss, [w], { allowUnused: true, retainGraph: true });
+          const before = y.grad?.tolist();
+          loss.backward();
+          return [found, before, y.grad?.tolist()];
+        });
+        assert.deepEqual(seen, expected);
+      }
   });
 
   it('of a result that others depend on, or that has hooks, op by op', () => {
