@@ -47,6 +47,12 @@ export interface CollectiveEvent {
   readonly where: string;
 }
 
+/** One of several collectives in one call, with equal counts. @internal */
+export interface CollectivePart {
+  readonly input: Tensor;
+  readonly output: Tensor;
+}
+
 /**
  * One rank's part of a collective. Tensors are dense; counts are elements of each rank, in the
  * order of ranks. @internal
@@ -68,6 +74,11 @@ export interface CollectiveCall {
   readonly counts?: readonly number[];
   /** The number of elements that allToAll sends to each rank. */
   readonly sendCounts?: readonly number[];
+  /**
+   * Several allGathers or reduceScatters in one call: `input` and `output` are those of the first,
+   * `counts` those of all together.
+   */
+  readonly parts?: readonly CollectivePart[];
   /**
    * A description that must be equal on all ranks and that errors quote; `callContext.purpose`
    * replaces it if set.

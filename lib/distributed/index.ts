@@ -17,6 +17,10 @@ export type { RankFunction } from './local-ranks/run.js';
 export { allToAll, allToAllSingle, type SplitOptions } from './process-group/all-to-all.js';
 export { batchIsendIrecv, P2POp } from './process-group/batch-isend-irecv.js';
 export {
+  allGatherIntoTensorCoalesced,
+  reduceScatterTensorCoalesced,
+} from './process-group/coalesced.js';
+export {
   allGather,
   allGatherIntoTensor,
   allReduce,

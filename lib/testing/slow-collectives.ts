@@ -75,7 +75,7 @@ class Wire {
     const seconds = this.latency + sent / this.bandwidth;
     const delivery = new Delivery(this, this.clock.mark(output.device), 1e3 * seconds);
     this.inFlight.push(delivery);
-    addLateResult(output, delivery);
+    for (const each of call.parts ?? [{ output }]) addLateResult(each.output, delivery);
   }
 
   /** Finds the times of all results up to this one. */

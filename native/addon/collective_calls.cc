@@ -1,5 +1,6 @@
 // Collective calls of JavaScript: decodes the words, checks the operands, and puts the call into the
 // ring of the group's stream. Groups are created and left in groups.cc.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,16 +13,17 @@ namespace shardwise {
 
 namespace {
 
-constexpr int64_t kCallWords = 15;
+constexpr int64_t kCallWords = 15, kPartWords = 5;
 
 // A call with the data that it points to.
 struct OwnedCall {
   std::shared_ptr<Member> member;
-  CollectiveCall call{};
+  PartsCall call{};
   std::vector<int64_t> counts;  // then the send counts
+  std::vector<CollectivePart> parts;
   SharedText name, where, about;
   int64_t timeout_ms = 0;
-  BorrowedCopy borrowed;  // its input, if that is in an ArrayBuffer
+  std::vector<BorrowedCopy> borrowed;  // inputs in ArrayBuffers
 };
 
 // setText(number, text)
@@ -36,7 +38,8 @@ napi_value set_text(napi_env env, napi_callback_info info) {
 
 // Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
 // its first byte, number of counts, the numbers of name, where and about, how long to wait in ms (0:
-// as the group does); then the counts.
+// as the group does); then the counts. Of a call of parts, the root is their number, and for each
+// follow input handle, its first byte, output handle, its first byte, and the count of a rank.
 Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText* error) {
   int64_t w[kCallWords];
   for (int64_t i = 0; i < kCallWords; i++) {
@@ -71,8 +74,11 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
   const int64_t expected = !has_counts(call.kind)              ? 0
                            : call.kind == Collective::AllToAll ? 2 * group.size
                                                                : group.size;
-  if (w[10] != expected || words != kCallWords + expected)
+  const int64_t parts = takes_parts(call.kind) ? std::max<int64_t>(w[4], 0) : 0;
+  if (w[10] != expected || parts > kWordBytes / 8 ||
+      words != kCallWords + expected + parts * kPartWords)
     return fail(error, Code::Invalid, "malformed collective: counts");
+  owned.parts.resize(parts);
   owned.counts.reserve(expected);
   for (int64_t i = 0; i < expected; i++) {
     const int64_t count = to_integer(state.words[kCallWords + i]);
@@ -82,6 +88,7 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
   }
   call.counts = owned.counts.data();
   call.send_counts = owned.counts.data() + group.size;
+  owned.call.parts = owned.parts.data();
   return kOk;
 }
 
@@ -106,6 +113,72 @@ Status operand(Environment& state, const Member& member, const CollectiveCall& c
   if (!status.ok()) return status;
   *entry = found;
   *data = found->data + offset;
+  return kOk;
+}
+
+// An input and an output of a call, with the elements of both on this rank.
+struct Operands {
+  StorageEntry *in = nullptr, *out = nullptr;
+  const void* from = nullptr;
+  void* to = nullptr;
+};
+
+// Finds and checks the operands whose handles and offsets are in `words`.
+Status read_operands(Environment& state, OwnedCall& owned, const double* words,
+                     const CollectiveExtent& extent, Operands* found, ErrorText* error) {
+  const Member& group = *owned.member;
+  char *from = nullptr, *to = nullptr;
+  Status status = operand(state, group, owned.call, words, extent.in, &found->in, &from, error);
+  if (status.ok())
+    status = operand(state, group, owned.call, words + 2, extent.out, &found->out, &to, error);
+  if (status.ok() && found->in) status = check_value(*found->in, error);
+  if (status.ok() && found->out && found->out->adopted)
+    status = fail(error, Code::Unsupported,
+                  "the result would lie in the memory of an ArrayBuffer, which may go while "
+                  "other ranks are waited for. Use a copy: clone()");
+  if (status.ok() && found->in && found->in->adopted) {
+    BorrowedCopy copy;
+    status = copy_borrowed(from, extent.in * item_size(owned.call.dtype), &copy, error);
+    from = copy.get();
+    owned.borrowed.push_back(std::move(copy));
+  }
+  found->from = from;
+  found->to = to;
+  return status;
+}
+
+// Reads the operands of each part, or of a call without parts.
+Status read_all_operands(Environment& state, OwnedCall& owned, std::vector<Operands>* all,
+                         ErrorText* error) {
+  const Member& group = *owned.member;
+  if (owned.parts.empty()) {
+    const CollectiveExtent extent = extent_of(owned.call, group.rank, group.size);
+    const Status status =
+        read_operands(state, owned, state.words + 6, extent, &all->emplace_back(), error);
+    owned.call.in = all->back().from;
+    owned.call.out = all->back().to;
+    return status;
+  }
+  const double* words = state.words + kCallWords + owned.counts.size();
+  int64_t total = 0;
+  for (CollectivePart& part : owned.parts) {
+    part.count = to_integer(words[4]);
+    if (part.count < 0 || part.count > int64_t{1} << 44)
+      return fail(error, Code::Invalid, "malformed collective: a part");
+    total += part.count;
+    const int64_t whole = part.count * group.size;
+    const CollectiveExtent extent = owned.call.kind == Collective::AllGather
+                                        ? CollectiveExtent{part.count, whole}
+                                        : CollectiveExtent{whole, part.count};
+    Operands& found = all->emplace_back();
+    const Status status = read_operands(state, owned, words, extent, &found, error);
+    if (!status.ok()) return status;
+    part.in = found.from;
+    part.out = found.to;
+    words += kPartWords;
+  }
+  for (const int64_t count : owned.counts)
+    if (count != total) return fail(error, Code::Invalid, "malformed collective: parts");
   return kOk;
 }
 
@@ -142,39 +215,24 @@ napi_value collective(napi_env env, napi_callback_info info) {
   auto owned = std::make_unique<OwnedCall>();
   ErrorText error;
   Status status = read_call(state, words, *owned, &error);
-  StorageEntry *in = nullptr, *out = nullptr;
-  char *from = nullptr, *to = nullptr;
-  if (status.ok()) {
-    const Member& group = *owned->member;
-    const CollectiveExtent extent = extent_of(owned->call, group.rank, group.size);
-    status = operand(state, group, owned->call, state.words + 6, extent.in, &in, &from, &error);
-    if (status.ok())
-      status = operand(state, group, owned->call, state.words + 8, extent.out, &out, &to, &error);
-    if (status.ok() && in) status = check_value(*in, &error);
-    if (status.ok() && out && out->adopted)
-      status = fail(&error, Code::Unsupported,
-                    "the result would lie in the memory of an ArrayBuffer, which may go while "
-                    "other ranks are waited for. Use a copy: clone()");
-    if (status.ok() && in && in->adopted) {
-      status =
-          copy_borrowed(from, extent.in * item_size(owned->call.dtype), &owned->borrowed, &error);
-      from = owned->borrowed.get();
-    }
-  }
+  thread_local std::vector<Operands> all;  // keeps its memory
+  all.clear();
+  if (status.ok()) status = read_all_operands(state, *owned, &all, &error);
   if (!status.ok()) return fail_call(env, status.code, error);
-  owned->call.in = from;
-  owned->call.out = to;
   Stream& stream = *owned->member->stream;
-  if (in) state.touch(*in, stream);
-  if (out) state.touch(*out, stream);
+  for (const Operands& each : all) {
+    if (each.in) state.touch(*each.in, stream);
+    if (each.out) state.touch(*each.out, stream);
+  }
   // A plain pointer needs no allocation in the function, which runs once.
   stream.enqueue(
       [call = owned.release()](Stream& s) { run_call(s, *std::unique_ptr<OwnedCall>(call)); },
       "collective");
-  if (in) in->last_sequence = stream.submitted();
-  if (out) {
-    out->last_sequence = stream.submitted();
-    state.write(*out, stream, false);
+  for (const Operands& each : all) {
+    if (each.in) each.in->last_sequence = stream.submitted();
+    if (!each.out) continue;
+    each.out->last_sequence = stream.submitted();
+    state.write(*each.out, stream, false);
   }
   return nullptr;
 }

@@ -4,8 +4,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "../comm/messages.h"
+#include "../comm/watchdog_engine.h"
+#include "../include/collective_parts.h"
 #include "../include/gloo_engine.h"
 #include "../runtime/stream.h"
 
@@ -101,9 +104,9 @@ struct Member {
   Status run(const CollectiveCall& call, int64_t limit_ms = 0) {
     if (!engine)
       return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
-    if (limit_ms == 0) return engine->run(handle, call);
+    if (limit_ms == 0) return run_parts(call);
     engine->set_timeout(handle, limit_ms);
-    const Status status = engine->run(handle, call);
+    const Status status = run_parts(call);
     engine->set_timeout(handle, timeout_ms);
     return status;
   }
@@ -125,6 +128,15 @@ struct Member {
   }
 
  private:
+  // Only the engines of devices, behind a watchdog, take several parts at once.
+  Status run_parts(const CollectiveCall& call) {
+    if (count_parts(call) == 0 || engine == &comm::kWatchdogEngine)
+      return engine->run(handle, call);
+    std::vector<int64_t> counts(size);
+    return run_each_part(call, size, counts.data(),
+                         [&](const CollectiveCall& part) { return engine->run(handle, part); });
+  }
+
   std::mutex mutex;
   const CommEngine* engine = nullptr;
   void* handle = nullptr;

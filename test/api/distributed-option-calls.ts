@@ -97,6 +97,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'MessageOp.op': message(dist.isend, dist.irecv),
     'distributed.allGather': (o) => dist.allGather([x(), x()], x(), o),
     'distributed.allGatherIntoTensor': (o) => dist.allGatherIntoTensor(zeros([4, 2]), x(), o),
+    'distributed.allGatherIntoTensorCoalesced': (o) =>
+      dist.allGatherIntoTensorCoalesced([zeros([4, 2])], [x()], o),
     'distributed.allReduce': (o) => dist.allReduce(x(), o),
     'distributed.newGroup': (o) => dist.newGroup(null, o),
     'distributed.allToAll': (o) => dist.allToAll([x(), x()], [x(), x()], o),
@@ -108,6 +110,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'distributed.reduce': (o) => dist.reduce(x(), 0, o),
     'distributed.reduceScatter': (o) => dist.reduceScatter(x(), [x(), x()], o),
     'distributed.reduceScatterTensor': (o) => dist.reduceScatterTensor(x(), ones([4, 2]), o),
+    'distributed.reduceScatterTensorCoalesced': (o) =>
+      dist.reduceScatterTensorCoalesced([x()], [ones([4, 2])], o),
     'distributed.scatter': (o) =>
       dist.scatter(x(), { ...(rank === 0 ? { scatterList: [x(), x()] } : {}), ...o }),
     'distributed.DeviceMesh': (o) => dist.DeviceMesh('cpu', [0, 1], o),

@@ -31,7 +31,8 @@ const distributed = list(`
   initProcessGroup destroyProcessGroup isInitialized isAvailable newGroup worldGroup getRank getWorldSize launch
   getBackend getGlobalRank getGroupRank getProcessGroupRanks
   TCPStore FileStore HashStore PrefixStore
-  allReduce broadcast allGather allGatherIntoTensor reduceScatter reduceScatterTensor allToAll allToAllSingle gather scatter reduce
+  allReduce broadcast allGather allGatherIntoTensor reduceScatter reduceScatterTensor
+  allGatherIntoTensorCoalesced reduceScatterTensorCoalesced allToAll allToAllSingle gather scatter reduce
   send recv isend irecv batchIsendIrecv P2POp barrier
   DeviceMesh initDeviceMesh getCurrentMesh DTensor DTensorSpec TensorMeta distributeTensor Shard Replicate Partial explicitRedistribution CommDebugMode visualizeSharding
   parallelizeModule distributeModule ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput

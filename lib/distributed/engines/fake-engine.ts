@@ -5,7 +5,7 @@
  *
  * @see PyTorch `torch.testing._internal.distributed.fake_pg`
  */
-import type { CollectiveCall } from '../../core/collective.js';
+import type { CollectiveCall, CollectiveKind, CollectivePart } from '../../core/collective.js';
 import type { Device } from '../../core/device.js';
 import { layers } from '../../core/hooks.js';
 import { FAKE_HANDLE } from '../../core/storage.js';
@@ -33,10 +33,22 @@ class FakeEngine implements Engine {
     return stream;
   }
 
-  run(_name: string, { kind, input, output, counts, root }: CollectiveCall): void {
-    // No op has recorded the use of fake tensors that come here.
-    for (const t of [input, output]) layers.backend.observer?.use(t?.storage ?? null);
-    if (input === null || output === null || hasNoMemory(input) || hasNoMemory(output)) return;
+  run(_name: string, call: CollectiveCall): void {
+    if (call.parts === undefined) this.runOne(call);
+    else for (const part of call.parts) this.runPart(call.kind, part);
+  }
+
+  private runPart(kind: CollectiveKind, { input, output }: CollectivePart): void {
+    if (!isComputed(input, output)) return;
+    const [from, to] = [input.reshape([-1]), output.reshape([-1])];
+    const each = Math.min(from.numel(), to.numel());
+    if (each === 0) return;
+    if (kind === 'allGather') to.view([-1, each]).copy_(from);
+    else to.copy_(from.narrow(0, this.place * each, each));
+  }
+
+  private runOne({ kind, input, output, counts, root }: CollectiveCall): void {
+    if (!isComputed(input, output) || input === null || output === null) return;
     if (kind === 'allGather' || kind === 'gather')
       fillShards(output, input, counts as readonly number[]);
     else if (kind === 'reduceScatter')
@@ -54,7 +66,13 @@ class FakeEngine implements Engine {
   leave(): void {}
 }
 
-const hasNoMemory = (t: Tensor): boolean => t.storage?.handle === FAKE_HANDLE;
+const hasMemory = (t: Tensor | null): boolean => t !== null && t.storage?.handle !== FAKE_HANDLE;
+
+/** Whether the operands have values. No op has recorded the use of fake tensors that come here. */
+function isComputed(input: Tensor | null, output: Tensor | null): boolean {
+  for (const t of [input, output]) layers.backend.observer?.use(t?.storage ?? null);
+  return hasMemory(input) && hasMemory(output);
+}
 
 /** Copies the input into every shard of the output that has its size; zeroes the others. */
 function fillShards(output: Tensor, input: Tensor, counts: readonly number[]): void {

@@ -17,6 +17,7 @@ import { TextNumbers } from '../../native/text-numbers.js';
 import type { BackendName, Engine } from './engine.js';
 
 const HEADER_WORDS = 15;
+const PART_WORDS = 5;
 let shared: Float64Array | undefined;
 let texts: TextNumbers | undefined;
 
@@ -93,23 +94,30 @@ export class NativeEngine implements Engine {
   run(name: string, call: CollectiveCall, where: string, about: string): void {
     if (deferred.run !== null) runDeferred(`${name} was called`);
     const list = words();
-    const { counts, sendCounts, input, output } = call;
+    const { counts, sendCounts, parts, input, output } = call;
     const tensor = input ?? output;
     list[0] = this.member;
     list[1] = collectiveKinds.indexOf(call.kind);
     list[2] = reduceOpNames.indexOf(call.reduceOp ?? 'sum');
     list[3] = tensor === null ? 0 : tensor.dtype.code;
-    list[4] = call.root ?? 0;
+    list[4] = parts?.length ?? call.root ?? 0;
     list[5] = tensor === null ? 0 : tensor.numel();
     list[14] = call.timeoutMs ?? 0;
-    place(name, list, 6, input);
-    place(name, list, 8, output);
+    place(name, list, 6, parts === undefined ? input : null);
+    place(name, list, 8, parts === undefined ? output : null);
     let at = HEADER_WORDS;
     if (counts !== undefined)
       for (let i = 0; i < counts.length; i++) list[at++] = counts[i] as number;
     if (sendCounts !== undefined)
       for (let i = 0; i < sendCounts.length; i++) list[at++] = sendCounts[i] as number;
     list[10] = at - HEADER_WORDS;
+    if (parts !== undefined)
+      for (const part of parts) {
+        place(name, list, at, part.input);
+        place(name, list, at + 2, part.output);
+        list[at + 4] = Math.min(part.input.numel(), part.output.numel()); // of one rank
+        at += PART_WORDS;
+      }
     texts ??= new TextNumbers(writer.addon);
     texts.write(list, 11, name, where, about);
     try {

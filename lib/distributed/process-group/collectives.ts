@@ -43,10 +43,12 @@ export const collectiveNames = [
   'broadcast',
   'allGather',
   'allGatherIntoTensor',
+  'allGatherIntoTensorCoalesced',
   'gather',
   'scatter',
   'reduceScatter',
   'reduceScatterTensor',
+  'reduceScatterTensorCoalesced',
   'allToAll',
   'allToAllSingle',
   'barrier',
@@ -77,7 +79,8 @@ export interface ReduceOptions extends CollectiveOptions {
   op?: ReduceOpName;
 }
 
-function reduceOptions<O extends ReduceOptions>(name: string, options: O): O {
+/** Checks the options of collectives that reduce, and returns them. @internal */
+export function reduceOptions<O extends ReduceOptions>(name: string, options: O): O {
   const { op } = collectiveOptions(name, options, 'op group asyncOp');
   if (op !== undefined) checkOneOf(name, 'op', op, reduceOpNames);
   return options;

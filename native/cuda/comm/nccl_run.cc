@@ -1,6 +1,7 @@
 // Translates one collective call into NCCL calls. Collectives that NCCL lacks (uneven counts,
 // gather, scatter, all to all) become groups of calls that it has; copies work on bytes, so every
 // dtype is supported.
+#include "../../include/collective_parts.h"
 #include "nccl_describe.h"
 #include "nccl_member.h"
 
@@ -89,6 +90,7 @@ class Launch {
  private:
   Result all_gather();
   Result reduce_scatter();
+  Result each_part();
   Result gather();
   Result scatter();
   Result all_to_all();
@@ -123,10 +125,14 @@ class Launch {
   // Calls each(rank) for all ranks, as one group of NCCL's calls.
   template <class Each>
   Result group(Each each) {
+    return group(size_, each);
+  }
+  template <class Each>
+  Result group(int32_t count, Each each) {
     Result first = api_.group_start();
     if (first != kSuccess) return first;
-    for (int32_t r = 0; r < size_; r++) {
-      const Result result = each(r);
+    for (int32_t i = 0; i < count; i++) {
+      const Result result = each(i);
       if (first == kSuccess && result != kInProgress) first = result;
     }
     const Result end = api_.group_end();
@@ -160,6 +166,7 @@ class Launch {
 };
 
 Result Launch::start() {
+  if (count_parts(call_) > 0) return each_part();
   switch (call_.kind) {
     case Collective::AllGather:
       return all_gather();
@@ -211,6 +218,18 @@ Result Launch::reduce_scatter() {
     return counts[r] == 0 ? kSuccess
                           : api_.reduce(in_ + before(counts, r), out_, elements(counts[r]), type(),
                                         op(), r, comm_, stream_);
+  });
+}
+
+// NCCL launches the calls of a group together, and shares its channels among them by their sizes.
+Result Launch::each_part() {
+  return group(count_parts(call_), [&](int32_t i) {
+    const CollectivePart& part = parts_of(call_)[i];
+    if (part.count == 0) return kSuccess;
+    return call_.kind == Collective::AllGather
+               ? api_.all_gather(part.in, part.out, bytes(part.count), kInt8, comm_, stream_)
+               : api_.reduce_scatter(part.in, part.out, elements(part.count), type(), op(), comm_,
+                                     stream_);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "../../include/collective_parts.h"
 #include "nccl_selftest.h"
 
 namespace selftest {
@@ -248,6 +249,48 @@ void all_to_all(Rank& rank, DType dtype, int64_t scale) {
   });
 }
 
+// Gathers or reductions of several sizes in one call, between memory of their own; every other one
+// gathers from its output.
+void parts(Rank& rank, DType dtype, bool gathers) {
+  std::vector<std::unique_ptr<Buffer>> shards, wholes;
+  std::vector<CollectivePart> parts;
+  const Counts sizes = {40'000, 1, 0, 1003, 8};
+  for (const int64_t count : sizes) {
+    const auto own = [&, n = shards.size()](int64_t i) {
+      return value_of(dtype, Reduce::Sum, rank.rank, static_cast<int64_t>(n) + i);
+    };
+    const bool in_place = shards.size() % 2 == 1;
+    Buffer& shard = *shards.emplace_back(std::make_unique<Buffer>(rank, dtype, count));
+    Buffer& whole = *wholes.emplace_back(std::make_unique<Buffer>(rank, dtype, count * rank.size));
+    const int64_t at = count * rank.rank;
+    shard.write(own);
+    whole.write([&](int64_t i) { return !gathers ? own(i) : i < at ? 0 : own(i - at); });
+    if (gathers)
+      parts.push_back({in_place ? whole.at(at) : shard.at(0), whole.at(0), count});
+    else
+      parts.push_back({whole.at(0), shard.at(0), count});
+  }
+  const Counts counts(rank.size, total(sizes));
+  PartsCall call = {};
+  static_cast<CollectiveCall&>(call) =
+      call_of(gathers ? Collective::AllGather : Collective::ReduceScatter, dtype, nullptr, nullptr,
+              "several in one call");
+  ErrorText error;
+  call.counts = counts.data();
+  call.root = static_cast<int32_t>(parts.size());
+  call.parts = parts.data();
+  call.stream = rank.stream;
+  call.error = &error;
+  const bool done = rank.backend.comm->run(rank.group, call).ok();
+  check(done != (!gathers && is_refused(dtype, Reduce::Sum)), rank.rank, "%s", error.text);
+  for (size_t n = 0; done && n < parts.size(); n++)
+    (gathers ? wholes : shards)[n]->expect(call.name, [&](int64_t i) {
+      const int64_t count = sizes[n], first = static_cast<int64_t>(n);
+      if (!gathers) return reduced(dtype, Reduce::Sum, rank.size, first + count * rank.rank + i);
+      return value_of(dtype, Reduce::Sum, static_cast<int32_t>(i / count), first + i % count);
+    });
+}
+
 // Each rank sends to the next one, one pair after the other.
 void messages(Rank& rank, DType dtype, int64_t count) {
   Buffer in(rank, dtype, count), out(rank, dtype, count);
@@ -314,6 +357,10 @@ void test_values(const Backend& backend, int32_t size) {
       reduce_scatter(rank, dtype, reduce, patterns(rank.size)[2], true);
       reduce_scatter(rank, dtype, reduce, patterns(rank.size)[4], true);
     });
+  });
+  test("several in one call", [](Rank& rank) {
+    for (const DType dtype : kAll)
+      for (const bool gathers : {true, false}) parts(rank, dtype, gathers);
   });
   test("moves", [&](Rank& rank) {
     for (const DType dtype : kAll) {

@@ -254,10 +254,14 @@ describe('an injected fault that no rank reaches', () => {
       broadcast: () => distributed.broadcast(x(), 0),
       allGather: () => distributed.allGather(pair(), x()),
       allGatherIntoTensor: () => distributed.allGatherIntoTensor(ones([4]), x()),
+      allGatherIntoTensorCoalesced: () =>
+        distributed.allGatherIntoTensorCoalesced([ones([4]), ones([4])], pair()),
       gather: (rank) => distributed.gather(x(), rank === 0 ? { gatherList: pair() } : {}),
       scatter: (rank) => distributed.scatter(x(), rank === 0 ? { scatterList: pair() } : {}),
       reduceScatter: () => distributed.reduceScatter(x(), pair()),
       reduceScatterTensor: () => distributed.reduceScatterTensor(x(), ones([4])),
+      reduceScatterTensorCoalesced: () =>
+        distributed.reduceScatterTensorCoalesced(pair(), [ones([4]), ones([4])]),
       allToAll: () => distributed.allToAll(pair(), pair()),
       allToAllSingle: () => distributed.allToAllSingle(x(), x()),
       barrier: () => barrier(),
