@@ -309,6 +309,11 @@ class BackwardRun implements BackwardPass {
     return this.scope !== null && storage.scope === this.scope;
   }
 
+  ownsAlone(g: Tensor): boolean {
+    const storage = g.storage as Storage;
+    return this.isOurs(storage) && storage.retains <= 1;
+  }
+
   /** Whether this pass computes the gradients that arrive at a node. */
   reaches(node: Node): boolean {
     const { task } = node;

@@ -29,6 +29,8 @@ export interface BackwardPass {
   readonly addsUnseen: boolean;
   /** Gradients that the rule of the running node adds to its own. */
   readonly taken: Tensor[];
+  /** Whether the pass made the memory of a gradient, and at most one gradient is on it. */
+  ownsAlone(g: Tensor): boolean;
 }
 /**
  * Runs when the gradients of a node's outputs are complete, and before its rule. It sees none of

@@ -24,6 +24,9 @@ import {
 } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
 
+/** Whether ops of a gradient rule are seen one by one. */
+const isSeen = (): boolean => layers.backend.capture !== null || layers.hasMode;
+
 /** In place of the edge of an input without a gradient. */
 const NOWHERE = { node: null, outputNr: 0 };
 
@@ -174,12 +177,16 @@ export class OpNode extends Node implements VjpContext<object> {
     return arrived;
   }
 
+  mayChange(t: Tensor): boolean {
+    const pass = this.task?.run;
+    return pass?.addsUnseen === true && !isSeen() && t.sharding === null && pass.ownsAlone(t);
+  }
+
   lowDtype(i: number): DType | undefined {
     const { node, outputNr } = this.edges[i] ?? NOWHERE;
     const pass = this.task?.run;
     // Captures and dispatch modes see conversions as ops.
-    if (!(node instanceof OpNode) || layers.backend.capture !== null || layers.hasMode)
-      return undefined;
+    if (!(node instanceof OpNode) || isSeen()) return undefined;
     const { task } = node;
     const isLast = task?.run === pass && task?.dependencies === 1 && !task.arrived[outputNr];
     return isLast && pass?.addsUnseen === true

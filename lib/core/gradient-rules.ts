@@ -35,6 +35,11 @@ export interface VjpContext<P> {
    */
   takeArrived(i: number): Tensor | null;
   /**
+   * Whether the rule may change `t` in place: this backward pass made its memory, and no one else
+   * reads it or sees the change, as captures and dispatch modes do.
+   */
+  mayChange(t: Tensor): boolean;
+  /**
    * The 16-bit dtype to which the gradient of input `i` is converted next; undefined if it is not,
    * or if the rule gives only a part of it. A rule that computes it in float32 may give it in this
    * dtype, too, by `giveLow`.

@@ -3,6 +3,7 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { int32, int64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
+import type { VjpContext } from '../core/gradient-rules.js';
 import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkNumber } from '../core/options.js';
@@ -63,7 +64,7 @@ const indexSelectOp: Op<OneDim> = defineOp({
     command.outputView(y, to.sizes, to.strides);
   },
   saves: { inputs: [1] },
-  vjp: (ctx, g) => [indexAdd(g.newZeros(ctx.inputShape(0)), ctx.params.dim, ctx.input(1), g), null],
+  vjp: (ctx, g) => [gradientOfTable(ctx, g), null],
   samples: () => [
     {
       inputs: [sampleTensor([4, 3]), sampleTensor([5], { dtype: int64, low: 0, high: 4 })],
@@ -72,6 +73,19 @@ const indexSelectOp: Op<OneDim> = defineOp({
   ],
   publicCall: ([x, index], { dim }) => indexSelect(x, dim, index),
 });
+
+/**
+ * The gradient of the tensor that slices were taken of, such as the weight of an embedding: added
+ * into what arrived from its other uses, such as a tied output layer.
+ */
+function gradientOfTable(ctx: VjpContext<OneDim>, g: Tensor): Tensor {
+  const arrived = ctx.gradientDtype(0) === g.dtype ? ctx.takeArrived(0) : null;
+  const base = arrived ?? g.newZeros(ctx.inputShape(0));
+  const { dim } = ctx.params;
+  return ctx.mayChange(base)
+    ? indexAdd_(base, dim, ctx.input(1), g)
+    : indexAdd(base, dim, ctx.input(1), g);
+}
 
 const indexAddParams = { ...oneDimParams, alpha: param.kernel() };
 type IndexAdd = ParamsOf<typeof indexAddParams>;
