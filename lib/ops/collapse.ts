@@ -3,6 +3,9 @@
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
+/** What the layout of an operand is read from. */
+export type LaidOut = Pick<Tensor, 'shape' | 'strides' | 'storage'>;
+
 export interface Collapsed {
   sizes: number[];
   /** One list for each input, then the output's. */
@@ -13,7 +16,7 @@ export interface Collapsed {
  * Broadcasts the inputs to the output's shape, sorts dims by the output's strides (largest first),
  * and merges neighbours wherever every operand's strides allow it.
  */
-export function collapseOperands(inputs: readonly Tensor[], output: Tensor): Collapsed {
+export function collapseOperands(inputs: readonly LaidOut[], output: LaidOut): Collapsed {
   const { shape } = output;
   const count = inputs.length + 1;
   const sizes: number[] = [];
@@ -39,7 +42,7 @@ export function collapseOperands(inputs: readonly Tensor[], output: Tensor): Col
  * Stride of an operand along a dim of the broadcast shape: 0 where it is stretched, and for a plain
  * number.
  */
-function strideAt(t: Tensor, dim: number, target: Shape): number {
+function strideAt(t: LaidOut, dim: number, target: Shape): number {
   const at = dim - (target.length - t.shape.length);
   return t.storage !== null && at >= 0 && t.shape[at] === target[dim]
     ? (t.strides[at] as number)

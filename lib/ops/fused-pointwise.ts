@@ -37,9 +37,11 @@ export interface FusedStep {
   readonly params: readonly number[];
 }
 
-/** An output: the number of the value that it stores, and its layout. @internal */
+/** An output: what it stores, and its layout. @internal */
 export interface FusedOutput {
-  readonly value: number;
+  /** The number of a value, or those of values that it joins along `dim`, all of one size. */
+  readonly value: number | readonly number[];
+  readonly dim?: number;
   readonly shape: Shape;
   readonly strides: Shape;
   readonly dtype: DType;
@@ -59,12 +61,14 @@ export const fusedPointwiseOp: Op<{ program: FusedProgram }> = defineOp({
   doc: 'Pointwise ops and conversions of broadcast inputs, computed element by element at once.',
   operands: 'any',
   params: fusedParams,
-  traits: ['overwrites'],
+  traits: ['overwrites', 'windowed-output'],
   meta: (inputs, { program }) => program.outputs.map((output) => outputMeta(output, inputs)),
   lower: (command, inputs, outputs, { program }) => {
-    writeOperands(command, inputs, outputs);
-    writeProgram(command, program);
-    command.cost(numelOf((outputs[0] as Tensor).shape) * (inputs.length + program.steps.length));
+    const stores = storesOf(outputs, program);
+    writeOperands(command, inputs, stores);
+    writeProgram(command, program, stores);
+    const numel = numelOf((stores[0] as Store).window.shape);
+    command.cost(numel * (inputs.length + program.steps.length));
   },
   vjp: 'not-differentiable',
   samples: () => [],
@@ -83,10 +87,12 @@ export function programText({ steps, outputs }: FusedProgram, inputs: number): s
     const more = params.every((p) => p === 1) ? '' : `; ${params.join(', ')}`;
     return `t${i} = ${name}(${args.join(', ')}${more})`;
   });
-  const stored = outputs.map(({ value }) => value);
   const last = inputs + steps.length - 1;
-  const isLast = stored.length === 1 && stored[0] === last;
-  return `${lines.join('; ')}${isLast ? '' : ` -> ${stored.map(named).join(', ')}`}`;
+  const isLast = outputs.length === 1 && outputs[0]?.value === last;
+  const stored = outputs.map(({ value }) =>
+    typeof value === 'number' ? named(value) : `cat(${value.map(named).join(', ')})`,
+  );
+  return `${lines.join('; ')}${isLast ? '' : ` -> ${stored.join(', ')}`}`;
 }
 
 function outputMeta({ shape, strides, dtype }: FusedOutput, inputs: readonly Tensor[]): OutputMeta {
@@ -94,13 +100,33 @@ function outputMeta({ shape, strides, dtype }: FusedOutput, inputs: readonly Ten
   return { shape, strides, dtype, device };
 }
 
-/** All operands as views of the outputs' shape, of as few dims as all of them allow. */
+/** A value in the place of an output, or in a window of it, that the kernel writes. */
+interface Store {
+  readonly output: Tensor;
+  readonly window: Pick<Tensor, 'shape' | 'strides' | 'storage'>;
+  readonly offset: number;
+  readonly value: number;
+}
+
+function storesOf(outputs: readonly Tensor[], program: FusedProgram): Store[] {
+  return program.outputs.flatMap(({ value, dim = 0 }, i): Store | Store[] => {
+    const output = outputs[i] as Tensor;
+    if (typeof value === 'number') return { output, window: output, offset: 0, value };
+    const { shape, strides, storage } = output;
+    const size = (shape[dim] as number) / value.length;
+    const window = { shape: shape.with(dim, size), strides, storage };
+    const step = size * (strides[dim] as number);
+    return value.map((each, k) => ({ output, window, offset: k * step, value: each }));
+  });
+}
+
+/** All operands as views of the shape of the stores, of as few dims as all of them allow. */
 function writeOperands(
   command: CommandWriter,
   inputs: readonly Tensor[],
-  outputs: readonly Tensor[],
+  stores: readonly Store[],
 ): void {
-  const [first, ...others] = outputs as [Tensor, ...Tensor[]];
+  const [first, ...others] = stores.map(({ window }) => window) as [Store['window']];
   const { sizes, strides } = collapseOperands([...inputs, ...others], first);
   const layouts = [
     ...strides.slice(0, inputs.length),
@@ -108,10 +134,16 @@ function writeOperands(
     ...strides.slice(inputs.length),
   ];
   inputs.forEach((t, i) => command.view(t, sizes, layouts[i] as Shape));
-  outputs.forEach((t, i) => command.outputView(t, sizes, layouts[inputs.length + i] as Shape));
+  stores.forEach(({ output, offset }, i) =>
+    command.outputView(output, sizes, layouts[inputs.length + i] as Shape, offset),
+  );
 }
 
-function writeProgram(command: CommandWriter, { steps, outputs }: FusedProgram): void {
+function writeProgram(
+  command: CommandWriter,
+  { steps }: FusedProgram,
+  stores: readonly Store[],
+): void {
   const write = (...numbers: number[]): void => {
     for (const number of numbers) command.param(number);
   };
@@ -123,5 +155,5 @@ function writeProgram(command: CommandWriter, { steps, outputs }: FusedProgram):
       else write(1, operand.number);
     write(params.length, ...params);
   }
-  write(...outputs.map(({ value }) => value));
+  write(...stores.map(({ value }) => value));
 }

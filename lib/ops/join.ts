@@ -7,7 +7,14 @@ import { ArgumentError, DeviceError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkIntegers } from '../core/options.js';
-import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
+import {
+  checkSizes,
+  formatShape,
+  type Shape,
+  sameShape,
+  wrapDim,
+  wrapDims,
+} from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { copyRowMajor } from './copy.js';
@@ -91,24 +98,26 @@ const catParams = {
   dim: param.value<number>(),
   /** The size of each input along the dim. */
   sizes: param.value<readonly number[]>(),
+  /** The dense layout of the result, which graph passes choose; row-major by default. */
+  strides: param.optional<Shape>(),
 };
 type Cat = ParamsOf<typeof catParams>;
 
-/** Copies each input into its window of the output. */
-const catOp: Op<Cat> = defineOp({
+/** Copies each input into its window of the output. @internal */
+export const catOp: Op<Cat> = defineOp({
   name: 'cat',
   outputs: ['y'],
   params: catParams,
   sharding: catRule,
   doc: 'Tensors joined along a dim.',
   kernel: null,
-  meta: (inputs, { dim, sizes }) => {
+  meta: (inputs, { dim, sizes, strides = null }) => {
     const first = inputs.find((t) => !isEmptyVector(t)) ?? (inputs[0] as Tensor);
     const total = sizes.reduce((a, b) => a + b, 0);
     return [
       {
         shape: first.shape.map((s, i) => (i === dim ? total : s)),
-        strides: null,
+        strides,
         dtype: first.dtype,
         device: first.device,
       },

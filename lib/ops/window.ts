@@ -37,7 +37,8 @@ const sliceParams = {
 };
 type Slice = ParamsOf<typeof sliceParams>;
 
-const sliceOp: Op<Slice> = defineView({
+/** @internal */
+export const sliceOp: Op<Slice> = defineView({
   name: 'slice',
   params: sliceParams,
   doc: 'Every step-th element of one dim from start.',

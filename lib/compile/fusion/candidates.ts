@@ -2,6 +2,7 @@
 import type { Device } from '../../core/device.js';
 import { isContiguousLayout, numelOf, type Shape, sameShape } from '../../core/shape.js';
 import { nativeCall, prepareDevice, writer } from '../../eager/submit.js';
+import { catOp } from '../../ops/join.js';
 import { effectOf } from '../graph/effects.js';
 import type { Node, Value, ValueMeta } from '../graph/node.js';
 import { communicates, isElementwise, isView, isWait, writes } from '../graph/traits.js';
@@ -25,15 +26,50 @@ export function isBarrier(node: Node): boolean {
   return writes(node) || communicates(node) || isWait(node) || node.op?.compute != null;
 }
 
-/** Whether the call computes each element of its result from those of its operands in its place. */
+/**
+ * Whether the call computes each element of its result from those of its operands in its place, or
+ * joins operands of one size.
+ */
 export function isCandidate(node: Node): boolean {
   const { kind, op, into, draw, metas, inputs, symbolic } = node;
   if (kind !== 'call' || op === null || into !== null || draw !== null || symbolic !== null)
     return false;
   const [meta] = metas;
   if (metas.length !== 1 || meta === undefined || meta.placements !== null) return false;
-  if (!isElementwise(node) || (op.pointwise === null && !keepsOrder(node))) return false;
-  return inputs.every((value) => 'number' in value || isOn(value, meta.device));
+  if (!inputs.every((value) => 'number' in value || isOn(value, meta.device))) return false;
+  if (isJoin(node)) return joinsEqualParts(node);
+  return isElementwise(node) && (op.pointwise !== null || keepsOrder(node));
+}
+
+/** Whether a candidate computes nothing, but joins its operands. */
+export const isJoin = ({ op }: Node): boolean => op === catOp;
+
+/** The least bytes of a part that are neighbours in the memory of the whole. */
+const LEAST_RUN = 16;
+
+/** Whether a kernel can store the parts beside each other: in equal windows, by their rows. */
+function joinsEqualParts({ inputs, params, metas }: Node): boolean {
+  const { dim } = params as { dim: number };
+  const [{ shape, strides, dtype }] = metas as [ValueMeta];
+  const parts = inputs.map((value) => ('number' in value ? null : metaOfValue(value)));
+  const [first] = parts;
+  if (parts.length < 2 || first == null || first.shape.length !== shape.length) return false;
+  const run = (first.shape[dim] as number) * (strides[dim] as number) * dtype.itemsize;
+  if (run < LEAST_RUN || strides.at(-1) !== 1 || numelOf(shape) === 0) return false;
+  return parts.every(
+    (part) =>
+      part !== null && sameShape(part.shape, first.shape) && (part.strides.at(-1) as number) < 2,
+  );
+}
+
+/** The number of windows that a kernel stores the result of a candidate in. */
+export const storesOf = (node: Node): number => (isJoin(node) ? node.inputs.length : 1);
+
+/** The shape over which a candidate computes: that of its result, or of a part that it joins. */
+export function computedShape(node: Node): Shape {
+  const [part] = node.inputs;
+  const isPart = isJoin(node) && part !== undefined && 'node' in part;
+  return (isPart ? metaOfValue(part) : (node.metas[0] as ValueMeta)).shape;
 }
 
 function isOn({ node, output }: NodeValue, device: Device): boolean {
@@ -44,7 +80,11 @@ function isOn({ node, output }: NodeValue, device: Device): boolean {
 /** Whether a copy reads and writes memory in one order: others have kernels of their own. */
 function keepsOrder({ inputs: [value], metas: [to] }: Node): boolean {
   if (value === undefined || 'number' in value || to === undefined) return false;
-  const from = value.node.metas[value.output] as ValueMeta;
+  return areInOneOrder(metaOfValue(value), to);
+}
+
+/** Whether the dims of tensors of one shape have one order in memory. */
+export function areInOneOrder(from: ValueMeta, to: ValueMeta): boolean {
   const order = (strides: Shape): number[] =>
     [...strides.keys()]
       .filter((dim) => (to.shape[dim] as number) > 1 && (from.strides[dim] as number) > 0)
@@ -63,6 +103,10 @@ export interface Space {
 /** The space of a candidate. Views between dense values are no part of it. */
 export function spaceOf(node: Node): Space {
   const { shape, strides, device } = node.metas[0] as ValueMeta;
+  if (isJoin(node)) {
+    const part = computedShape(node);
+    return { key: `${device} ${numelOf(part)}`, shape: part };
+  }
   if (!isContiguousLayout(shape, strides))
     return { key: `${device} ${shape} by ${strides}`, shape };
   const numel = numelOf(shape);
@@ -107,6 +151,6 @@ function startsAlike({ op, params }: Node, base: ValueMeta): boolean {
 /** What a candidate reads: dense values without the views that show them in its shape. */
 export function operandOf(node: Node, value: Value): Value {
   if ('number' in value) return value;
-  const numel = numelOf((node.metas[0] as ValueMeta).shape);
+  const numel = numelOf(computedShape(node));
   return numelOf(metaOfValue(value).shape) === numel ? withoutViews(value) : value;
 }

@@ -6,9 +6,10 @@
 import type { Device } from '../../core/device.js';
 import { eliminateDeadCode } from '../graph/eliminate.js';
 import type { Graph } from '../graph/graph.js';
-import type { ValueMeta } from '../graph/node.js';
+import type { Node, ValueMeta } from '../graph/node.js';
 import { canFuseOn } from './candidates.js';
 import { Groups } from './groups.js';
+import { prepareParts } from './parts.js';
 import { Rewriter } from './rewriter.js';
 
 /**
@@ -20,12 +21,14 @@ import { Rewriter } from './rewriter.js';
  */
 export function fusePointwise(graph: Graph): number {
   const known = new Map<Device, boolean>();
-  const groups = new Groups(graph, ({ metas }) => {
+  const canFuse = ({ metas }: Node): boolean => {
     const { device } = metas[0] as ValueMeta;
     const answer = known.get(device) ?? canFuseOn(device);
     known.set(device, answer);
     return answer;
-  });
+  };
+  prepareParts(graph, canFuse);
+  const groups = new Groups(graph, canFuse);
   const count = groups.all.length;
   if (count === 0) return 0;
   new Rewriter(graph, groups).run();

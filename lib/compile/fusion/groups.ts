@@ -5,16 +5,19 @@
 import { numelOf, sameShape } from '../../core/shape.js';
 import { fusedLimits } from '../../ops/fused-pointwise.js';
 import type { Graph } from '../graph/graph.js';
-import type { Node, Value, ValueMeta } from '../graph/node.js';
+import type { Node, Value } from '../graph/node.js';
 import { isView } from '../graph/traits.js';
 import { type NodeValue, ValueMap } from '../partition/value-map.js';
 import {
+  computedShape,
   isBarrier,
   isCandidate,
+  isJoin,
   metaOfValue,
   operandOf,
   type Space,
   spaceOf,
+  storesOf,
 } from './candidates.js';
 
 /** Readers of one value further apart stay so: all results of one call live from there on. */
@@ -64,9 +67,11 @@ export class Groups {
     this.joinReaders();
   }
 
-  /** The groups of several calls. */
+  /** The groups of several calls, of which some compute. */
   get all(): Group[] {
-    return [...new Set(this.units.values())].filter(({ members }) => members.length > 1);
+    return [...new Set(this.units.values())].filter(
+      ({ members }) => members.length > 1 && !members.every(isJoin),
+    );
   }
 
   /** Views that no node reads any more, because members read what they show, read nothing. */
@@ -122,7 +127,7 @@ export class Groups {
   /** Whether a candidate reads each element of a value once. */
   private readsAll(node: Node, value: NodeValue): boolean {
     if (!this.units.has(node)) return false;
-    const numel = numelOf((node.metas[0] as ValueMeta).shape);
+    const numel = numelOf(computedShape(node));
     if (numel !== numelOf(metaOfValue(value).shape)) return false;
     return (this.operands.get(node) as readonly Value[]).some(
       (read) => 'node' in read && read.node === value.node && read.output === value.output,
@@ -135,7 +140,8 @@ export class Groups {
     if (space === null || a.members.length + b.members.length > fusedLimits.steps) return;
     if (this.dependsOnItself(a, b)) return;
     const unit = this.unitOf(this.inOrder(a, b), space);
-    if (unit.inputs.length + unit.stored.length > fusedLimits.operands) return;
+    const stores = unit.stored.reduce((sum, node) => sum + storesOf(node), 0);
+    if (unit.inputs.length + stores > fusedLimits.operands) return;
     for (const node of unit.members) this.units.set(node, unit);
     for (const before of [a, b]) this.countOpen(before, -1);
     this.countOpen(unit, 1);

@@ -4,15 +4,21 @@ import { contiguousStrides, isContiguousLayout, type Shape } from '../../core/sh
 import type { Tensor } from '../../core/tensor.js';
 import { writer } from '../../eager/submit.js';
 import { computeTypeOf } from '../../ops/define-pointwise.js';
-import type { FusedOperand, FusedProgram, FusedStep } from '../../ops/fused-pointwise.js';
+import type {
+  FusedOperand,
+  FusedOutput,
+  FusedProgram,
+  FusedStep,
+} from '../../ops/fused-pointwise.js';
 import type { Node, Value, ValueMeta } from '../graph/node.js';
 import { standIn, standIns } from '../partition/memory.js';
-import { ValueMap } from '../partition/value-map.js';
+import { type NodeValue, ValueMap } from '../partition/value-map.js';
+import { computedShape, isJoin } from './candidates.js';
 import type { Group } from './groups.js';
 
 /** The shape in which a group computes. */
 export function shapeOf({ space, members }: Group): Shape {
-  return space.shape ?? ((members[0] as Node).metas[0] as ValueMeta).shape;
+  return space.shape ?? computedShape(members[0] as Node);
 }
 
 /**
@@ -26,21 +32,24 @@ export function programOf(
   operands: ReadonlyMap<Node, readonly Value[]>,
 ): FusedProgram {
   const numbers = new ValueMap<number>();
+  const computing = group.members.filter((node) => !isJoin(node));
   for (const value of group.inputs) numbers.set(value, numbers.keys.length);
-  for (const node of group.members) numbers.set({ node, output: 0 }, numbers.keys.length);
+  for (const node of computing) numbers.set({ node, output: 0 }, numbers.keys.length);
+  const numberOf = (value: Value): number => numbers.get(value as NodeValue) as number;
+  const operandsOf = (node: Node): readonly Value[] => operands.get(node) as readonly Value[];
   const operandOf = (value: Value): FusedOperand =>
-    'number' in value
-      ? { number: value.number.scalarValue }
-      : { value: numbers.get(value) as number };
-  const steps = group.members.map((node) =>
-    stepOf(node, (operands.get(node) as readonly Value[]).map(operandOf)),
-  );
+    'number' in value ? { number: value.number.scalarValue } : { value: numberOf(value) };
+  const steps = computing.map((node) => stepOf(node, operandsOf(node).map(operandOf)));
   const shape = shapeOf(group);
-  const outputs = group.stored.map((node) => {
+  const outputs = group.stored.map((node): FusedOutput => {
     const { strides, dtype, shape: own } = node.metas[0] as ValueMeta;
+    if (isJoin(node)) {
+      const { dim } = node.params as { dim: number };
+      return { value: operandsOf(node).map(numberOf), dim, shape: own, strides, dtype };
+    }
     const isFlat = isContiguousLayout(own, strides);
     return {
-      value: numbers.get({ node, output: 0 }) as number,
+      value: numberOf({ node, output: 0 }),
       shape,
       strides: isFlat ? contiguousStrides(shape) : strides,
       dtype,

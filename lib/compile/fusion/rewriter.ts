@@ -4,7 +4,7 @@
  */
 import { opByName } from '../../core/op.js';
 import { contiguousStrides, numelOf, type Shape, sameShape } from '../../core/shape.js';
-import { fusedPointwiseOp } from '../../ops/fused-pointwise.js';
+import { type FusedOutput, fusedPointwiseOp } from '../../ops/fused-pointwise.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value, ValueMeta } from '../graph/node.js';
 import { type NodeValue, ValueMap } from '../partition/value-map.js';
@@ -81,11 +81,10 @@ export class Rewriter {
       op: fusedPointwiseOp,
       inputs: group.inputs.map((value) => this.inShape(value, shape, last)),
       params: { program },
-      metas: group.stored.map((each, i) => ({
-        ...(each.metas[0] as ValueMeta),
-        shape,
-        strides: (program.outputs[i] as { strides: Shape }).strides,
-      })),
+      metas: group.stored.map((each, i) => {
+        const { shape, strides } = program.outputs[i] as FusedOutput;
+        return { ...(each.metas[0] as ValueMeta), shape, strides };
+      }),
       origin: last.origin,
       mode: last.mode,
       tags: last.tags,
@@ -95,7 +94,9 @@ export class Rewriter {
       const value = { node, output };
       this.replacements.set(
         { node: member, output: 0 },
-        sameShape(own.shape, shape) ? value : this.view(value, own.shape, member),
+        sameShape(own.shape, metaOfValue(value).shape)
+          ? value
+          : this.view(value, own.shape, member),
       );
     }
   }

@@ -5,6 +5,7 @@ import { ComputeType } from '../../../lib/core/dtype.js';
 import {
   bfloat16,
   bool,
+  cat,
   compile,
   type DType,
   empty,
@@ -124,6 +125,46 @@ describe('kernels that are generated on a GPU', () => {
     const y = randn([64, 300], on(float32)).slice(1, 1, 232, 3);
     const [got] = run([x, y], [step('mul', [v(0), v(1)], float32), step('tanh', [v(2)], float32)]);
     assertSame(got, x.mul(y).tanh());
+  });
+
+  for (const [dim, size] of [
+    [0, 24],
+    [1, 24],
+    [1, 5],
+  ] as const)
+    it(`store parts of ${size} columns beside each other in dim ${dim}`, () => {
+      const x = randn([130, 48], on(bfloat16)).slice(1, 3, 3 + size);
+      const shape = dim === 0 ? [260, size] : [130, 2 * size];
+      const steps = [step('exp', [v(0)], bfloat16), step('neg', [v(1)], float32)];
+      const { strides } = empty(shape, { device: 'meta' });
+      const parts = { value: [1, 0], dim, shape, strides, dtype: bfloat16 };
+      const [joined, neg] = dispatch(fusedPointwiseOp, [x], {
+        program: {
+          steps,
+          outputs: [parts, { value: 2, shape: x.shape, strides: [size, 1], dtype: float32 }],
+        },
+      });
+      assertSame(joined, cat([x.exp(), x], dim));
+      assertSame(neg, x.exp().float().neg());
+    });
+
+  it('read and write halves of rotary positions in place', () => {
+    const [cos, sin] = [randn([40, 8], on(float32)), randn([40, 8], on(float32))];
+    const body = (t: Tensor): Tensor => {
+      const [a, b] = t.transpose(1, 2).chunk(2, -1) as [Tensor, Tensor];
+      const halves = [a.mul(cos).sub(b.mul(sin)), b.mul(cos).add(a.mul(sin))];
+      return cat(halves, -1).to(bfloat16).mul(2);
+    };
+    const compiled = compile((t: Tensor) => body(t.mul(2)), { backend: 'inductor' });
+    const t = randn([2, 40, 3, 16], on(bfloat16));
+    const weight = randn([2, 3, 40, 16], on(bfloat16));
+    const [expected, got] = [(x: Tensor) => body(x.mul(2)), compiled].map((fn) => {
+      const leaf = t.detach().requiresGrad_();
+      const y = fn(leaf);
+      y.mul(weight).sum().backward();
+      return [y.tolist(), (leaf.grad as Tensor).tolist()];
+    });
+    assert.deepEqual(got, expected);
   });
 
   it('compute with integers and bools', () => {
