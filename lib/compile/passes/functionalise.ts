@@ -232,8 +232,11 @@ function fillsSame(value: NodeValue, base: NodeValue): boolean {
 
 /** Whether the call, with memory of its own, returns a tensor of this dtype and layout. */
 function gives(node: Node, { dtype, shape, strides }: ValueMeta): boolean {
-  const { op, params } = node;
+  const { op, params, inputs } = node;
   if (op === null || op.compute !== null || op.move !== null) return false;
+  // A number that differs from run to run has no dtype here.
+  if (inputs.some((value) => 'node' in value && value.node.metas[value.output] === undefined))
+    return false;
   const [result] = op.meta(standIns(node), params);
   if (result === undefined || result.dtype !== dtype || !sameShape(result.shape, shape))
     return false;

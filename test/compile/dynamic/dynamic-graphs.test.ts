@@ -6,6 +6,7 @@ import {
   CompileError,
   compile,
   compiler,
+  graphBreak,
   IndexError,
   nn,
   noGrad,
@@ -163,6 +164,19 @@ describe('the number of graphs', () => {
       [4, 3],
     ] as const)
       assert.deepEqual(fn(ones([n]), k).tolist(), new Array(n).fill(k));
+  });
+
+  it('allows changes in place by numbers that differ from call to call', () => {
+    const change = (x: Tensor, k: number): Tensor => x.exp().mul_(k).add(x);
+    const fn = compile(
+      (x: Tensor, k: number) => {
+        graphBreak();
+        return change(x, k);
+      },
+      { backend: 'inductor' },
+    );
+    for (const k of [1, 2, 3, 4])
+      assert.equal(fn(ones([1]), k).item(), change(ones([1]), k).item());
   });
 
   it('is two for modules below a break', () => {
