@@ -33,6 +33,7 @@ import {
   placesOf,
   runCompiled,
 } from './compiled-function.js';
+import { donatedValues } from './donated.js';
 import { type JointTrace, traceJoint } from './joint.js';
 
 /** Compiles a lowered graph: the graph of local ops, and values like those it will get. */
@@ -61,24 +62,34 @@ export interface AotAutogradOptions {
 
 type Compilers = Required<Omit<AotAutogradOptions, 'decompositions'>>;
 
-/** Runs the calls of a lowered graph in order, by commands that are encoded once. */
-const runAsPlan: LoweredCompiler = (module) => {
-  const plan = buildPlan(module.graph);
+/** Makes a plan of a lowered graph, see {@link buildPlan}. */
+type PlanBuilder = (graph: Graph, donated: readonly number[]) => LoweredFunction;
+
+const plain: PlanBuilder = (graph, donated) => {
+  const plan = buildPlan(graph, donated);
   return (...inputs) => plan.run(inputs);
 };
 
-/** The same after calls were fused. Others may read the graph, so that a copy is. @internal */
-export const runFused: LoweredCompiler = (module, exampleInputs) => {
-  const { graph } = copyGraph(module.graph);
+/** The same after calls were fused. Others may read the graph, so that a copy is. */
+const fused: PlanBuilder = (from, donated) => {
+  const { graph } = copyGraph(from);
   fusePointwise(graph);
-  return runAsPlan(new GraphModule(graph), exampleInputs);
+  return plain(graph, donated);
 };
 
-/**
- * Whether what the compiler makes of a graph is a plan, which makes no tensors beside its results.
- */
-const makesPlan = (compiler: LoweredCompiler): boolean =>
-  compiler === runAsPlan || compiler === runFused;
+/** Runs the calls of a lowered graph in order, by commands that are encoded once. */
+const runAsPlan: LoweredCompiler = ({ graph }) => plain(graph, []);
+
+/** The same after calls were fused. @internal */
+export const runFused: LoweredCompiler = ({ graph }) => fused(graph, []);
+
+/** The compilers whose results are plans, which make no tensors beside their results. */
+const planBuilders = new Map([
+  [runAsPlan, plain],
+  [runFused, fused],
+]);
+
+const makesPlan = (compiler: LoweredCompiler): boolean => planBuilders.has(compiler);
 
 /** Runs a lowered graph through the dispatcher. */
 const runOpByOp: LoweredCompiler =
@@ -202,6 +213,7 @@ function compileTrace(
   );
   // A function that compiles both graphs is named once.
   const role = bwCompiler === fwCompiler ? 'fwCompiler' : 'bwCompiler';
+  const donated = planBuilders.has(bwCompiler) ? donatedValues(joint, saved) : [];
   let backwardGraph: LoweredFunction | null = null;
   const fns = {
     trace,
@@ -209,10 +221,8 @@ function compileTrace(
     name: name === '' ? 'a function' : name,
     site: hasBackward ? callSite() : '',
     forward: makesPlan(fwCompiler) ? run : inScope(run),
-    backward:
-      backward === null
-        ? null
-        : compiled(role, bwCompiler, backward, examplesOf(backward), () => 'a gradient'),
+    backward: backward === null ? null : compiledBackward(role, bwCompiler, backward, donated),
+    donated,
     backwardGraph: () => {
       backwardGraph ??= runOpByOp(new GraphModule(backward as Graph), []);
       return backwardGraph;
@@ -225,6 +235,27 @@ function compileTrace(
   };
   return (...inputs) =>
     runCompiled(fns, constants.length === 0 ? inputs : [...inputs, ...constants]);
+}
+
+/** The backward function. One that leaves donated values as they are is made when it first runs. */
+function compiledBackward(
+  role: string,
+  compiler: LoweredCompiler,
+  graph: Graph,
+  donated: readonly number[],
+): (donates: boolean) => LoweredFunction {
+  const build = planBuilders.get(compiler);
+  if (build === undefined || donated.length === 0) {
+    const run = compiled(role, compiler, graph, examplesOf(graph), () => 'a gradient');
+    return () => run;
+  }
+  const donating = build(graph, donated);
+  let keeping: LoweredFunction | null = null;
+  return (donates) => {
+    if (donates) return donating;
+    keeping ??= build(graph, []);
+    return keeping;
+  };
 }
 
 /**

@@ -18,7 +18,9 @@ import { markAsynchronous } from '../../core/asynchronous.js';
 import { AutogradError } from '../../core/errors.js';
 import { hooks, inRegion, layers } from '../../core/hooks.js';
 import { scope } from '../../core/scope.js';
+import { adopt } from '../../core/scope-stack.js';
 import { heldOf } from '../../core/sharding.js';
+import type { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import { zeros } from '../../ops/factories.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
@@ -38,14 +40,19 @@ export interface LoweredFunctions {
   readonly name: string;
   readonly site: string;
   readonly forward: LoweredFunction;
-  /** Null if nothing has a gradient. */
-  readonly backward: LoweredFunction | null;
+  /**
+   * Null if nothing has a gradient. With `donates`, what runs the graph overwrites and frees the
+   * donated values.
+   */
+  readonly backward: ((donates: boolean) => LoweredFunction) | null;
   /** The same, op by op, made when a capture first asks for it. */
   readonly backwardGraph: () => LoweredFunction;
   /** For each saved value, the primal that it is; -1 for others. */
   readonly savedPrimals: readonly number[];
   /** Whether it is a distributed tensor, and not the local shard of one. */
   readonly savesWhole: readonly boolean[];
+  /** The positions of saved values that nobody else needs after a backward pass. */
+  readonly donated: readonly number[];
 }
 
 /** Where results of a function are, looked up once. @internal */
@@ -263,14 +270,32 @@ class CompiledNode extends Node {
       if (!(value instanceof Tensor)) return value;
       const primal = this.fns.savedPrimals[i] as number;
       if (primal >= 0) return new SavedTensor(primals[primal] as Tensor, null);
-      return new SavedTensor(value, returned.has(value) ? this : null, false);
+      const isOwn = this.fns.donated.includes(i) || returned.has(value);
+      return new SavedTensor(value, isOwn ? this : null, false);
     });
+  }
+
+  /** Takes the donated values for this pass; false if it, or somebody else, needs one of them. */
+  private donates(): boolean {
+    const { task, saved } = this;
+    const { donated } = this.fns;
+    if (donated.length === 0 || layers.backend.capture !== null) return false;
+    if (task === null || !task.releases || task.outer !== null) return false;
+    const taken: Tensor[] = [];
+    for (let k = 0; k < donated.length; k++) {
+      const t = (saved[donated[k] as number] as SavedTensor).take();
+      if (t === null) return false;
+      taken.push(t);
+    }
+    for (const { storage } of taken) adopt(storage as Storage);
+    return true;
   }
 
   apply(grads: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
     if (isGradEnabled()) throw noSecondDerivative(this.fns);
     const { trace, backward, backwardGraph, savesWhole } = this.fns;
+    const donates = this.donates();
     const saved = this.saved.map((value, i) => {
       if (!(value instanceof SavedTensor)) return value;
       const t = value.unpack(this.name, `saved value ${i}`, this, false);
@@ -278,8 +303,10 @@ class CompiledNode extends Node {
     });
     const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
     // A capture records the ops of the graph, whatever a compiler has made of it.
-    const run = layers.backend.capture === null ? (backward as LoweredFunction) : backwardGraph();
-    const runNow = (): readonly RunValue[] => immediately(() => run(...saved, ...tangents));
+    const run = layers.backend.capture === null ? backward?.(donates) : backwardGraph();
+    if (donates) this.released = true;
+    const runNow = (): readonly RunValue[] =>
+      immediately(() => (run as LoweredFunction)(...saved, ...tangents));
     const values =
       hooks.profiler === null
         ? runNow()

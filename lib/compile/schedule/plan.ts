@@ -10,7 +10,7 @@ import type { Graph } from '../graph/graph.js';
 import type { Step } from '../graph/graph-module.js';
 import { lint } from '../graph/lint.js';
 import { stepWatch } from '../graph/step-watch.js';
-import { type PlanValues, planValues } from './plan-values.js';
+import { isOwnCollective, mayKeep, type PlanValues, planValues } from './plan-values.js';
 import { runOneByOne, Segment } from './segment.js';
 import { SegmentBuilder } from './segment-builder.js';
 
@@ -41,9 +41,10 @@ export class CompiledPlan {
   /** Numbers that kernels get beside the parameters of calls, as they were encoded. */
   private computed: readonly (readonly [() => number, number])[] = [];
 
-  constructor(graph: Graph) {
+  /** `donated`: see {@link buildPlan}. */
+  constructor(graph: Graph, donated: readonly number[] = []) {
     lint(graph);
-    this.values = planValues(graph);
+    this.values = planValues(graph, donated);
     this.encode();
   }
 
@@ -103,7 +104,8 @@ export class CompiledPlan {
       if (watch === null) runPart(part, values);
       else watch.around(stepsOf(part), values, () => runPart(part, values));
       const freed = this.freed[i] as readonly number[];
-      for (let k = 0; k < freed.length; k++) free(values[freed[k] as number]);
+      for (let k = 0; k < freed.length; k++)
+        free(values[freed[k] as number], this.values.donated.has(freed[k] as number));
     }
     const outputs = new Array<RunValue>(results.length);
     for (let i = 0; i < outputs.length; i++) outputs[i] = values[results[i] as number] as RunValue;
@@ -111,9 +113,14 @@ export class CompiledPlan {
   }
 }
 
-/** Encodes a lowered graph. Later edits of the graph do not change the plan. */
-export function buildPlan(graph: Graph): CompiledPlan {
-  return new CompiledPlan(graph);
+/**
+ * Encodes a lowered graph. Later edits of the graph do not change the plan.
+ *
+ * `donated`: the positions of inputs that nobody needs after a run. It overwrites them and frees
+ * them after their last use.
+ */
+export function buildPlan(graph: Graph, donated: readonly number[] = []): CompiledPlan {
+  return new CompiledPlan(graph, donated);
 }
 
 function runPart(part: Part, values: RunValue[]): void {
@@ -166,7 +173,7 @@ function freedAfter(
   parts: readonly Part[],
   partOf: readonly number[],
 ): number[][] {
-  const { steps, roots, lastReads } = values;
+  const { steps, roots, lastReads, donated } = values;
   const kept = new Set<number>();
   const last = new Map<number, number>();
   for (const [value, root] of roots.entries()) {
@@ -178,20 +185,13 @@ function freedAfter(
     if (mayKeep(step))
       for (const i of [...step.inputs, step.into]) if (i >= 0) kept.add(roots[i] as number);
   const freed: number[][] = parts.map(() => []);
-  for (const part of parts)
-    for (const value of madeBy(part)) {
-      const root = roots[value] as number;
-      if (!kept.has(root)) freed[last.get(root) as number]?.push(value);
-    }
+  const made = parts.flatMap((part) => madeBy(part));
+  for (const value of [...donated, ...made]) {
+    const root = roots[value] as number;
+    if (!kept.has(root)) freed[last.get(root) as number]?.push(value);
+  }
   return freed;
 }
-
-const isOwnCollective = ({ node }: Step): boolean =>
-  node.op?.traits.includes('collective') ?? false;
-
-/** Whether a step may keep the memory that it gets. A collective of the library does not. */
-const mayKeep = (step: Step): boolean =>
-  step.node.op === null || (step.node.op.compute !== null && !isOwnCollective(step));
 
 /** A value in each memory that a part allocates and that may be freed. */
 function madeBy(part: Part): number[] {
@@ -203,9 +203,11 @@ function madeBy(part: Part): number[] {
   return [...owners.values()];
 }
 
-function free(value: RunValue | undefined): void {
+/** Frees memory. That of a donated value belongs to a tape that does not use it again. */
+function free(value: RunValue | undefined, isDonated: boolean): void {
   if (!(value instanceof Tensor)) return;
   const { storage } = value;
-  if (storage !== null && storage.handle > 0 && storage.retains === 0 && storage.owner === null)
-    storage.free('it was an intermediate result of a compiled graph');
+  if (storage === null || storage.handle <= 0 || storage.owner !== null) return;
+  if (isDonated) storage.free('backward used it up');
+  else if (storage.retains === 0) storage.free('it was an intermediate result of a compiled graph');
 }

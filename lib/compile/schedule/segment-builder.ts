@@ -45,8 +45,10 @@ export class SegmentBuilder {
     const { op, params, origin } = step.node;
     if (op === null || !isEncodable(op, step)) return false;
     const inputs = step.inputs.map((i) => this.operand(i));
-    const into = step.into < 0 ? null : this.operand(step.into);
-    if (!inputs.every((t) => t !== null) || (step.into >= 0 && into === null)) return false;
+    const updated = this.graph.updated.get(step);
+    const target = updated ?? step.into;
+    const into = target < 0 ? null : this.operand(target);
+    if (!inputs.every((t) => t !== null) || (target >= 0 && into === null)) return false;
     let outputs: Tensor[];
     try {
       outputs =
@@ -64,7 +66,8 @@ export class SegmentBuilder {
       const storage = t.storage as Storage;
       if (!this.given.has(storage) && !this.makers.has(storage)) this.makers.set(storage, op.name);
     }
-    this.addWrites(step, inputs, into);
+    // Versions count what the graph says: that memory has become another value's.
+    if (updated === undefined) this.addWrites(step, inputs, into);
     this.steps.push(step);
     return true;
   }
