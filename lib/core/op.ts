@@ -28,6 +28,8 @@ export interface ViewMeta {
   shape: Shape;
   strides: Shape;
   offset: number;
+  /** Of a view that reads the bytes as another dtype; else that of the input. */
+  dtype?: DType;
 }
 
 /** Properties by which layers and graph passes select ops, instead of by name. */

@@ -59,6 +59,41 @@ export function isNonOverlappingAndDense(shape: Shape, strides: Shape): boolean 
 }
 
 /**
+ * The strides of a dense tensor with the layout of another: these strides if they are dense, else
+ * packed ones with the dims in the same order in memory. Dims that broadcasting stretched stay where
+ * they are.
+ *
+ * @see PyTorch `infer_dense_strides` in ATen/ExpandUtils.cpp
+ */
+export function stridesLike(shape: Shape, strides: Shape): Shape {
+  if (isNonOverlappingAndDense(shape, strides)) return strides;
+  const order = shape.map((_, i) => shape.length - 1 - i); // of dims, the innermost first
+  // Whether a dim lies outside of another one; null where strides do not say.
+  const isOutside = (a: number, b: number): boolean | null => {
+    const [s, t] = [strides[a] as number, strides[b] as number];
+    if (s === 0 || t === 0) return null;
+    if (s !== t) return s > t;
+    return (shape[a] as number) > (shape[b] as number) ? true : null;
+  };
+  for (let i = 1; i < order.length; i++)
+    for (let at = i, before = i - 1; before >= 0; before--) {
+      const [a, b] = [order[before] as number, order[at] as number];
+      const outside = isOutside(a, b);
+      if (outside === false) break;
+      if (outside === null) continue;
+      [order[before], order[at]] = [b, a];
+      at = before;
+    }
+  const packed = new Array<number>(shape.length);
+  let step = 1;
+  for (const dim of order) {
+    packed[dim] = step;
+    if ((shape[dim] as number) > 1) step *= shape[dim] as number;
+  }
+  return packed;
+}
+
+/**
  * Whether two elements certainly share memory, as after `expand`, or `unfold` by less than the
  * size.
  */

@@ -93,8 +93,9 @@ function runComposed(op: AnyOp, inputs: readonly Tensor[], params: object): Tens
 /** Another window on the storage of `input`. */
 function runView(op: AnyOp, input: Tensor, params: object): Tensor {
   const storage = input.liveStorage(op.name);
-  const { shape, strides, offset } = (op.view as NonNullable<AnyOp['view']>)(input, params);
-  return new Tensor(shape, strides, offset, input.dtype, input.device, storage);
+  const rule = op.view as NonNullable<AnyOp['view']>;
+  const { shape, strides, offset, dtype = input.dtype } = rule(input, params);
+  return new Tensor(shape, strides, offset, dtype, input.device, storage);
 }
 
 /** What ops without a kernel of their own allocate and copy with. */

@@ -39,10 +39,8 @@ export function runFake(
 ): Tensor[] {
   if (op.view !== null) {
     const input = inputs[0] as Tensor;
-    const { shape, strides, offset } = op.view(input, params);
-    return [
-      new Tensor(shape, strides, offset, input.dtype, input.device, input.liveStorage(op.name)),
-    ];
+    const { shape, strides, offset, dtype = input.dtype } = op.view(input, params);
+    return [new Tensor(shape, strides, offset, dtype, input.device, input.liveStorage(op.name))];
   }
   const metas = op.meta(inputs, params);
   if (into === null) return metas.map(fakeTensor);

@@ -14,10 +14,10 @@ import {
 import { defineFunction, isOptions, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
+import { expand } from './expand.js';
 import { stack } from './join.js';
 import { requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
-import { expand } from './view.js';
 
 /**
  * The tensor with at least one dim: `[]` gives `[1]`, others themselves. A view. Gradient: yes.

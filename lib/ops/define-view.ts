@@ -25,8 +25,8 @@ export function defineView<const S extends ParamSchema = Record<never, never>>(d
     view,
     samples: samples as () => readonly Sample<ParamsOf<S>, readonly [Tensor]>[],
     meta: ([x], params) => {
-      const { shape, strides } = view(x, params);
-      return [{ shape, strides, dtype: x.dtype, device: x.device }];
+      const { shape, strides, dtype = x.dtype } = view(x, params);
+      return [{ shape, strides, dtype, device: x.device }];
     },
   });
 }

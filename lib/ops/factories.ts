@@ -14,7 +14,7 @@ import { bool, type DType, type DTypeLike, getDefaultDtype, int64 } from '../cor
 import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { optionsOf } from '../core/options.js';
-import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
+import { checkSizes, type Shape, stridesLike } from '../core/shape.js';
 import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { fillWords, fillValue as plainNumber, wordsOfValue } from './fill.js';
@@ -177,7 +177,7 @@ function fullLike(
 ): Tensor {
   requireTensor(input, op);
   optionsOf(op, options, TENSOR_OPTIONS);
-  const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
+  const strides = stridesLike(input.shape, input.strides);
   const device = options.device === undefined ? input.device : deviceOf(options.device);
   const dtype = requireDtype(options.dtype, op) ?? input.dtype;
   return finish(
@@ -200,7 +200,8 @@ export function emptyBeside(input: Tensor, shape: Shape, dtype: DType): Tensor |
 }
 
 /**
- * Zeros in the shape, dtype, device and dense layout of `input`, unless options say otherwise.
+ * Zeros in the shape, dtype, device and layout of `input`, as of {@link emptyLike}, unless options
+ * say otherwise.
  * Gradient: none, it is a leaf.
  *
  * @throws ArgumentError unless `input` is a tensor; else for bad options, see {@link TensorOptions}
@@ -227,6 +228,8 @@ const fullLikeOf = defineFunction(
 
 const emptyParams = {
   shape: param.value<Shape>(),
+  /** Row-major if not given. */
+  strides: param.optional<Shape>(),
   dtype: param.value<DType>(),
   device: param.value<Device>(),
   pinned: param.optional<boolean>(),
@@ -243,9 +246,9 @@ const emptyOp: Op<EmptyParams> = defineOp({
   sharding: factoryRule<EmptyParams>(),
   traits: ['uninitialized'],
   kernel: null,
-  meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
-  move: (_inputs, { shape, dtype, device, pinned }, memory) =>
-    memory.allocate('empty', { shape, strides: null, dtype, device }, pinned),
+  meta: (_inputs, { shape, strides = null, dtype, device }) => [{ shape, strides, dtype, device }],
+  move: (_inputs, { shape, strides = null, dtype, device, pinned }, memory) =>
+    memory.allocate('empty', { shape, strides, dtype, device }, pinned),
   vjp: 'not-differentiable',
   samples: () => [],
 });
@@ -262,24 +265,31 @@ export const empty = sizedFactory<TensorOptions>(
     'empty(size, *, dtype, device, requiresGrad, pinMemory)',
     (size: Shape, options: TensorOptions = {}): Tensor => {
       checkSizes(size, 'empty');
-      const device = placed(options, 'empty');
-      const pinned = options.pinMemory === true && device.type === 'cpu';
-      return finish(
-        dispatchOne(emptyOp, [], {
-          shape: [...size],
-          dtype: requireDtype(options.dtype, 'empty') ?? getDefaultDtype(),
-          device,
-          ...(pinned ? { pinned } : {}),
-        }),
-        options,
-      );
+      return emptyOf('empty', size, options);
     },
   ),
 );
 
+/** Memory for checked sizes, row-major unless strides are given. */
+function emptyOf(op: string, size: Shape, options: TensorOptions, strides?: Shape): Tensor {
+  const device = placed(options, op);
+  const pinned = options.pinMemory === true && device.type === 'cpu';
+  return finish(
+    dispatchOne(emptyOp, [], {
+      shape: [...size],
+      dtype: requireDtype(options.dtype, op) ?? getDefaultDtype(),
+      device,
+      ...(pinned ? { pinned } : {}),
+      ...(strides === undefined ? {} : { strides }),
+    }),
+    options,
+  );
+}
+
 /**
- * A row-major tensor in the shape, dtype and device of `input`, unless options say otherwise, whose
- * values are undefined. Errors as {@link empty}.
+ * A tensor in the shape, dtype, device and layout of `input`, unless options say otherwise, whose
+ * values are undefined; of an input with gaps or overlaps, dense with the dims in the same order in
+ * memory. Distributed tensors are row-major. Errors as {@link empty}.
  *
  * @see PyTorch `torch.empty_like`
  */
@@ -288,7 +298,9 @@ export const emptyLike = defineFunction(
   (input: Tensor, options: TensorOptions = {}): Tensor => {
     requireTensor(input, 'emptyLike');
     optionsOf('emptyLike', options, TENSOR_OPTIONS);
-    return newEmpty(input, input.shape, options);
+    const { shape, strides, dtype, device } = input;
+    if (input.sharding !== null) return newEmpty(input, shape, options);
+    return emptyOf('emptyLike', shape, { dtype, device, ...options }, stridesLike(shape, strides));
   },
 );
 

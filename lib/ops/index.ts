@@ -36,6 +36,7 @@ export { div, floorDivide, fmod, type RoundingMode, remainder } from './division
 export { dropout } from './dropout.js';
 export * from './einsum.js';
 export { embedding, oneHot } from './embedding.js';
+export { expand, expandAs } from './expand.js';
 export { clampMax, clampMin, fmax, fmin } from './extremes.js';
 export {
   empty,
@@ -224,8 +225,6 @@ export { std, type VarianceOptions, var, varMean } from './variance.js';
 export { norm } from './vector-norm.js';
 export {
   detach,
-  expand,
-  expandAs,
   flatten,
   reshape,
   squeeze,

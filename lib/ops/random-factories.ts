@@ -11,7 +11,7 @@ import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError } from '../core/errors.js';
 import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { drawnTogether, drawPlaceOf } from '../core/random.js';
-import { broadcastShapes, type Shape } from '../core/shape.js';
+import { broadcastShapes, type Shape, stridesLike } from '../core/shape.js';
 import { defineFunction } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { emptyBeside } from './factories.js';
@@ -174,13 +174,14 @@ function integersFrom(
   size: Shape,
   options: RandomOptions,
   into: Tensor | null = null,
+  strides?: Shape,
 ): Tensor {
   for (const [name, value] of Object.entries({ low, high }))
     if (!Number.isSafeInteger(value))
       throw unexpected(op, name, 'an integer between -2^53 and 2^53', value);
   const dtype = requireDtype(optionsOf(op, options).dtype, op) ?? int64;
   requireRange(dtype, low, high, op);
-  return draw(integerOp, size, dtype, low, high, options, op, into);
+  return draw(integerOp, size, dtype, low, high, options, op, into, strides);
 }
 
 /** @throws ArgumentError where an integer dtype does not hold all of [low, high) @internal */
@@ -236,8 +237,8 @@ function like(op: string, input: Tensor, options: RandomOptions): RandomOptions 
   };
 }
 /**
- * {@link rand} in the shape, dtype and device of `input`, unless options say others. @see PyTorch
- * `torch.rand_like`
+ * {@link rand} in the shape, dtype, device and layout of `input`, unless options say others. @see
+ * PyTorch `torch.rand_like`
  */
 export const randLike = defineFunction(
   'randLike(input, /, *, dtype, device, requiresGrad, pinMemory, generator)',
@@ -252,12 +253,13 @@ export const randLike = defineFunction(
       given,
       'randLike',
       emptyBeside(input, input.shape, given.dtype),
+      stridesLike(input.shape, input.strides),
     );
   },
 );
 /**
- * {@link randn} in the shape, dtype and device of `input`, unless options say others. @see PyTorch
- * `torch.randn_like`
+ * {@link randn} in the shape, dtype, device and layout of `input`, unless options say others. @see
+ * PyTorch `torch.randn_like`
  */
 export const randnLike = defineFunction(
   'randnLike(input, /, *, dtype, device, requiresGrad, pinMemory, generator)',
@@ -272,13 +274,14 @@ export const randnLike = defineFunction(
       given,
       'randnLike',
       emptyBeside(input, input.shape, given.dtype),
+      stridesLike(input.shape, input.strides),
     );
   },
 );
 
 /**
- * {@link randint} in [low, high), in the shape, dtype and device of `input`, unless options say
- * others.
+ * {@link randint} in [low, high), in the shape, dtype, device and layout of `input`, unless options
+ * say others.
  *
  * @throws ArgumentError if the range is empty, or the dtype does not hold it
  * @see PyTorch `torch.randint_like`
@@ -294,6 +297,7 @@ export const randintLike = defineFunction(
       input.shape,
       given,
       emptyBeside(input, input.shape, given.dtype),
+      stridesLike(input.shape, input.strides),
     );
   },
 );

@@ -26,6 +26,8 @@ const drawParams = {
   seedLow: param.random(),
   seedHigh: param.random(),
   offset: param.random(),
+  /** Row-major if not given. */
+  strides: param.optional<Shape>(),
   /** The global indices of the elements, for a shard of a larger tensor. */
   index: param.optional<ElementIndex>(),
 };
@@ -54,7 +56,9 @@ function defineRandom(
     traits: ['strided-output'],
     sharding: randomRule<Draw>(),
     kernel,
-    meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
+    meta: (_inputs, { shape, strides = null, dtype, device }) => [
+      { shape, strides, dtype, device },
+    ],
     lower: (command, _inputs, [y], { index }) => {
       writeIndex(command, y.shape, index);
       command.output(y);
@@ -113,6 +117,7 @@ export function draw(
   options: RandomOptions,
   name: string,
   into: Tensor | null = null,
+  strides?: Shape,
 ): Tensor {
   checkSizes(shape, name);
   optionsOf(name, options, RANDOM_OPTIONS);
@@ -135,6 +140,7 @@ export function draw(
       device,
       first,
       second,
+      ...(strides === undefined || into !== null ? {} : { strides }),
       ...(device.type === 'meta' ? NO_DRAW : nextDraw(options.generator, into)),
     },
     into === null ? null : overwritten(into),

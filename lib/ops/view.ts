@@ -7,14 +7,11 @@
  */
 
 import { dispatchOne } from '../core/dispatch.js';
+import { DType, type DTypeLike } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
-import { checkIntegers } from '../core/options.js';
 import {
-  broadcastShapes,
-  broadcastStrides,
-  checkSizes,
   formatShape,
   inferSize,
   type Shape,
@@ -31,13 +28,16 @@ import { type OneDim, oneDimParams } from './one-dim.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { expandRule, sameDims, squeezeRule, viewRule, viewSizeRule } from './sharding/views.js';
+import { sameDims, squeezeRule, viewRule, viewSizeRule } from './sharding/views.js';
 import { listOrFirst } from './sized.js';
+import { viewDtype } from './view-dtype.js';
 
-const sizeParams = {
+/** @internal for expand.ts */
+export const sizeParams = {
   size: param.value<Shape>(),
 };
-type Size = ParamsOf<typeof sizeParams>;
+/** @internal */
+export type Size = ParamsOf<typeof sizeParams>;
 
 const viewOp: Op<Size> = defineView({
   name: 'view',
@@ -69,51 +69,6 @@ const viewOp: Op<Size> = defineView({
 export const dimsParams = { dims: param.value<readonly number[]>() };
 /** @internal */
 export type Dims = ParamsOf<typeof dimsParams>;
-
-const expandOp: Op<Size> = defineView({
-  name: 'expand',
-  params: sizeParams,
-  doc: 'Dims of size 1 stretched without copying.',
-  sharding: expandRule,
-  view: (input, { size }) => {
-    const lead = size.length - input.shape.length;
-    const fits = lead >= 0 && input.shape.every((s, i) => s === size[i + lead] || s === 1);
-    if (!fits) {
-      throw new ShapeError(
-        `expand: shape ${formatShape(input.shape)} does not stretch to ${formatShape(size)}; ` +
-          'only sizes of 1 do',
-        {
-          op: 'expand',
-          shape: input.shape,
-          size,
-        },
-      );
-    }
-    return {
-      shape: size,
-      strides: broadcastStrides(input.shape, input.strides, size),
-      offset: input.storageOffset,
-    };
-  },
-  vjp: (ctx, g) => [sumToSize(g, ctx.inputShape(0))],
-  samples: () => [{ inputs: [sampleTensor([3, 1])], params: { size: [2, 3, 4] } }],
-});
-
-/** Sums a gradient over the dims that broadcasting added or stretched. @internal */
-export function sumToSize(g: Tensor, shape: Shape): Tensor {
-  if (sameShape(g.shape, shape)) return g;
-  const lead = g.shape.length - shape.length;
-  if (lead < 0 || shape.some((s, i) => s !== 1 && s !== g.shape[i + lead]))
-    throw new ShapeError(
-      `sumToSize: ${formatShape(g.shape)} is no broadcast form of ${formatShape(shape)}`,
-      { op: 'sumToSize', shape: g.shape, size: shape },
-    );
-  const dims: number[] = [];
-  for (let i = 0; i < g.shape.length; i++)
-    if (i < lead || (shape[i - lead] === 1 && g.shape[i] !== 1)) dims.push(i);
-  const summed = dims.length ? g.sum(dims, { keepdim: true }) : g;
-  return lead > 0 ? summed.reshape(shape) : summed;
-}
 
 const unsqueezeOp: Op<OneDim> = defineView({
   name: 'unsqueeze',
@@ -177,14 +132,22 @@ export function detach(input: Tensor): Tensor {
  * The same memory with another shape; one size may be -1, which is computed. Shapes: as many
  * elements, in the same order. Gradient: yes.
  *
+ * With a dtype, the same memory with its bytes read as that dtype. Elements of another size change
+ * the last dim: its stride must be 1, and its bytes, the offset and the other strides must be
+ * multiples of the new size. Gradient: none.
+ *
  * @throws ShapeError if that needs a copy, for another number of elements, or several -1;
- * ArgumentError for a size that is not an integer of 0 or more
+ * ArgumentError for a size that is not an integer of 0 or more; DtypeError for a dtype that is none
  * @see PyTorch `torch.Tensor.view`
  */
-export const view = defineFunction('view(input, /, size)', (input: Tensor, size: Shape): Tensor => {
-  requireTensor(input, 'view');
-  return dispatchOne(viewOp, [input], { size: inferSize(size, input.numel(), 'view') });
-});
+export const view = defineFunction(
+  'view(input, /, size)',
+  (input: Tensor, size: Shape | DTypeLike): Tensor => {
+    requireTensor(input, 'view');
+    if (size instanceof DType || typeof size === 'string') return viewDtype(input, size);
+    return dispatchOne(viewOp, [input], { size: inferSize(size, input.numel(), 'view') });
+  },
+);
 
 /**
  * The same elements in row-major order with another shape: a view where possible, also of the same
@@ -203,29 +166,6 @@ export const reshape = defineFunction(
       sameShape(size, input.shape) || viewStrides(input.shape, input.strides, size) !== null;
     const strided = fits ? input : input.contiguous();
     return dispatchOne(viewOp, [strided], { size });
-  },
-);
-
-/**
- * Dims of size 1 stretched to `size` without copying, and new ones in front; -1 keeps a size. Do
- * not write into the result. Gradient: yes, the sum.
- *
- * @throws ShapeError if a size that is not 1 differs, or for fewer sizes than dims; ArgumentError
- * for a size that is not an integer of 0 or more
- * @see PyTorch `torch.Tensor.expand`
- */
-export const expand = defineFunction(
-  'expand(input, /, size)',
-  (input: Tensor, size: Shape): Tensor => {
-    requireTensor(input, 'expand');
-    checkIntegers('expand', 'size', size);
-    const lead = size.length - input.shape.length;
-    const target = size.map((s, i) =>
-      s === -1 && i >= lead ? (input.shape[i - lead] as number) : s,
-    );
-    if (target.some((s) => s < 0))
-      throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
-    return dispatchOne(expandOp, [input], { size: target });
   },
 );
 
@@ -300,43 +240,17 @@ export const unflatten = defineFunction(
   },
 );
 
-/**
- * {@link expand} to the shape of `other`. Gradient: yes. @throws ShapeError if it does not stretch
- * to that @see PyTorch `torch.Tensor.expand_as`
- */
-export const expandAs = defineFunction(
-  'expandAs(input, /, other)',
-  (input: Tensor, other: Tensor): Tensor => {
-    requireTensor(input, 'expandAs');
-    requireTensor(other, 'expandAs', 'other');
-    if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
-      throw new ShapeError(
-        `expandAs: shape ${formatShape(input.shape)} does not stretch to ` +
-          `${formatShape(other.shape)}; only sizes of 1 do`,
-        { op: 'expandAs' },
-      );
-    return expand(input, other.shape);
-  },
-);
-
 addMethod('view', function (...size: unknown[]) {
-  return view(this, listOrFirst(size));
+  const [first] = size;
+  return view(this, typeof first === 'string' ? (first as DTypeLike) : listOrFirst(size));
 });
 addMethod('reshape', function (...shape: unknown[]) {
   return reshape(this, listOrFirst(shape));
 });
-addMethod('expand', function (...size: unknown[]) {
-  return expand(this, listOrFirst(size));
-});
-addMethod('expandAs', methodOf(expandAs));
 addMethod('unsqueeze', methodOf(unsqueeze));
 addMethod('squeeze', methodOf(squeeze));
 addMethod('flatten', methodOf(flatten));
 addMethod('unflatten', methodOf(unflatten));
-addMethod('sumToSize', function (size: Shape) {
-  checkSizes(size, 'sumToSize');
-  return sumToSize(this, size);
-});
 addMethod('detach', function () {
   return dispatchOne(detachOp, [this], NO_PARAMS);
 });
@@ -344,8 +258,10 @@ addMethod('detach', function () {
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * Another shape of the same memory; the same as {@link view}.
-     * @example arange(6).view([2, -1]); // [[0, 1, 2], [3, 4, 5]]
+     * Another shape of the same memory, or its bytes as another dtype; the same as {@link view}.
+     * @example
+     * arange(6).view([2, -1]); // [[0, 1, 2], [3, 4, 5]]
+     * tensor([1, -2], { dtype: float32 }).view(int32); // [1065353216, -1073741824]
      */
     view: MethodOf<typeof view> & ((...size: number[]) => Tensor);
     /**
@@ -356,14 +272,6 @@ declare module '../core/tensor.js' {
      * arange(6).reshape([3, -1]).shape; // [3, 2]
      */
     reshape: MethodOf<typeof reshape> & ((...shape: number[]) => Tensor);
-    /**
-     * Dims of size 1 stretched without copying; the same as {@link expand}.
-     * @example tensor([[1], [2]]).expand([2, 3]); // [[1, 1, 1], [2, 2, 2]]
-     */
-    expand: MethodOf<typeof expand> & ((...size: number[]) => Tensor);
-    /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs: MethodOf<
-      typeof expandAs
-    >;
     /**
      * A new dim of size 1; the same as {@link unsqueeze}.
      * @example zeros([2, 3]).unsqueeze(1).shape; // [2, 1, 3]
@@ -380,14 +288,6 @@ declare module '../core/tensor.js' {
     /** One dim split into several; the same as {@link unflatten}. */ unflatten: MethodOf<
       typeof unflatten
     >;
-    /**
-     * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or
-     * `[1, 3]`; itself if it has the size already. Gradient: yes.
-     *
-     * @throws ShapeError for sizes that do not broadcast to this shape; some are not detected
-     * @see PyTorch `torch.Tensor.sum_to_size`
-     */
-    sumToSize(size: Shape): Tensor;
     /**
      * The same memory without history; the same as {@link detach}.
      *

@@ -224,6 +224,8 @@ const cases: Record<string, () => unknown> = {
     assert.throws(() => shardwise.add(ones([2]), 1, { out: zeros([3]) }), ShapeError),
   'the median of an empty integer tensor is refused': () =>
     assert.throws(() => whole([]).median(), IndexError),
+  'bytes are not viewed as bools': () =>
+    assert.throws(() => tensor([2], { dtype: uint8 }).view('bool'), DtypeError),
   'asStrided of an overlapping input has no gradient': () =>
     assert.throws(
       () => ones([1, 3], { requiresGrad: true }).expand(2, 3).asStrided([2], [1]),

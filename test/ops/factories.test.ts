@@ -5,13 +5,20 @@ import {
   arange,
   bool,
   empty,
+  emptyLike,
   float64,
   full,
+  fullLike,
   int32,
   int64,
   linspace,
+  manualSeed,
+  ones,
   onesLike,
-  tensor,
+  randintLike,
+  randLike,
+  randnLike,
+  type Tensor,
   uint8,
   zerosLike,
 } from '../../lib/index.js';
@@ -31,14 +38,91 @@ describe('a factory op', () => {
     assert.deepEqual(full([0, 3], 1).shape, [0, 3]);
   });
 
-  it('keeps the dense layout of another tensor: full', () => {
-    const t = tensor([
-      [1, 2, 3],
-      [4, 5, 6],
-    ]).t();
-    for (const like of [zerosLike(t), onesLike(t)])
-      assert.deepEqual([like.shape, like.strides], [t.shape, t.strides]);
-    assert.deepEqual(onesLike(t.select(0, 0).expand([2, 2])).strides, [2, 1]);
+  const likes = {
+    emptyLike: (t: Tensor) => emptyLike(t),
+    zerosLike: (t: Tensor) => zerosLike(t),
+    onesLike: (t: Tensor) => onesLike(t, { dtype: int64 }),
+    fullLike: (t: Tensor) => fullLike(t, 3),
+    randLike: (t: Tensor) => randLike(t),
+    randnLike: (t: Tensor) => randnLike(t),
+    randintLike: (t: Tensor) => randintLike(t, 0, 9),
+  };
+  // Shapes, strides, and the strides that torch.empty_like gives.
+  const layouts: readonly (readonly [shape: number[], strides: number[], like: number[]])[] = [
+    [
+      [3, 2],
+      [1, 3],
+      [1, 3],
+    ],
+    [
+      [2, 3, 4],
+      [1, 8, 2],
+      [1, 8, 2],
+    ],
+    [
+      [2, 3, 4, 5],
+      [60, 1, 15, 3],
+      [60, 1, 15, 3],
+    ], // channels last
+    [
+      [2, 1, 3],
+      [3, 7, 1],
+      [3, 7, 1],
+    ],
+    [
+      [3, 4],
+      [8, 2],
+      [4, 1],
+    ],
+    [
+      [4, 3],
+      [2, 8],
+      [1, 4],
+    ],
+    [
+      [2, 3, 4],
+      [2, 32, 8],
+      [1, 8, 2],
+    ],
+    [
+      [2, 2],
+      [0, 1],
+      [2, 1],
+    ],
+    [
+      [2, 3],
+      [1, 0],
+      [3, 1],
+    ],
+    [
+      [2, 3, 2],
+      [4, 0, 12],
+      [1, 2, 6],
+    ],
+    [
+      [3, 2],
+      [1, 1],
+      [2, 1],
+    ],
+    [
+      [2, 0, 3],
+      [9, 2, 5],
+      [9, 2, 5],
+    ],
+    [[3], [0], [1]],
+  ];
+  for (const [name, like] of Object.entries(likes))
+    it(`has the layout of another tensor, without its gaps and overlaps: ${name}`, () => {
+      for (const [shape, strides, expected] of layouts) {
+        const t = like(ones([200]).asStrided(shape, strides, 3));
+        assert.deepEqual([t.shape, t.strides, t.storageOffset], [shape, expected, 0]);
+        assert.ok((t.storage?.nbytes ?? 0) <= t.numel() * t.itemsize || t.numel() === 0);
+      }
+    });
+
+  it('draws the same numbers in any layout: randLike', () => {
+    const draw = (t: Tensor): unknown => (manualSeed(3), randLike(t).tolist());
+    assert.deepEqual(draw(ones([4, 3]).t()), draw(ones([3, 4])));
   });
 
   it('reserves memory that can be written: empty', () => {

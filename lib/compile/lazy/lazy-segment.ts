@@ -221,8 +221,8 @@ export class LazySegment {
     if (into !== null) return [into];
     if (op.view !== null) {
       const input = inputs[0] as Tensor;
-      const { shape, strides, offset } = op.view(input, params);
-      const t = new Tensor(shape, strides, offset, input.dtype, input.device, input.storage);
+      const { shape, strides, offset, dtype = input.dtype } = op.view(input, params);
+      const t = new Tensor(shape, strides, offset, dtype, input.device, input.storage);
       this.numbers.set(t, first);
       return [t];
     }
@@ -355,7 +355,8 @@ function metasOf({ op, inputs, params, target: into }: LazyCall): ValueMeta[] | 
 }
 
 function viewMeta(op: AnyOp, inputs: readonly Tensor[], params: object): OutputMeta {
-  const { dtype, device } = inputs[0] as Tensor;
-  const { shape, strides } = (op.view as NonNullable<AnyOp['view']>)(inputs[0] as Tensor, params);
-  return { shape, strides, dtype, device };
+  const input = inputs[0] as Tensor;
+  const rule = op.view as NonNullable<AnyOp['view']>;
+  const { shape, strides, dtype = input.dtype } = rule(input, params);
+  return { shape, strides, dtype, device: input.device };
 }

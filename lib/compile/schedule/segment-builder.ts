@@ -177,13 +177,13 @@ export class SegmentBuilder {
   /** A view. Its offset follows that of the tensor, unless the op takes one in the storage. */
   private view(op: AnyOp, input: Tensor, params: object): Tensor {
     const rule = op.view as NonNullable<AnyOp['view']>;
-    const { shape, strides, offset } = rule(input, params);
+    const { shape, strides, offset, dtype = input.dtype } = rule(input, params);
     input.storageOffset += SHIFT;
     const moved = rule(input, params).offset;
     input.storageOffset -= SHIFT;
     const given = this.given.get(input.storage as Storage);
     if (given !== undefined && moved !== offset + SHIFT) given.fixed = true;
-    return new Tensor(shape, strides, offset, input.dtype, input.device, input.storage);
+    return new Tensor(shape, strides, offset, dtype, input.device, input.storage);
   }
 
   /** Whether a result has memory of this segment's device, or of a given tensor. */

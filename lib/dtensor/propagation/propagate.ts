@@ -170,8 +170,8 @@ export function outputMetasOf(
 ): readonly TensorMeta[] {
   if (op.view !== null) {
     const input = inputs[0] as Tensor;
-    const { shape, strides } = op.view(input, params);
-    return [{ shape, strides, dtype: input.dtype }];
+    const { shape, strides, dtype = input.dtype } = op.view(input, params);
+    return [{ shape, strides, dtype }];
   }
   return op.meta(inputs, params).map(({ shape, strides, dtype }) => ({
     shape,

@@ -21,17 +21,22 @@ function denseStrides(shape: Shape, strides: Shape): Shape {
   return shape.map((_, dim) => packed[order.indexOf(dim)] as number);
 }
 
+interface Layout {
+  shape: Shape;
+  strides?: Shape | null;
+}
+
+/** The params of a factory on a shard. */
+function localLayout<P extends Layout>(params: P, call: ShardedCall): P {
+  const { shape } = resultOf(call);
+  return params.strides
+    ? { ...params, shape, strides: denseStrides(shape, params.strides) }
+    : { ...params, shape };
+}
+
 /** Factories of constant or uninitialized tensors. @internal */
-export function factoryRule<P extends { shape: Shape; strides?: Shape | null }>(): ShardingRule<P> {
-  return {
-    strategies: (_inputs, { shape }) => shardedResult(shape),
-    localParams: (params, call) => {
-      const { shape } = resultOf(call);
-      return params.strides
-        ? { ...params, shape, strides: denseStrides(shape, params.strides) }
-        : { ...params, shape };
-    },
-  };
+export function factoryRule<P extends Layout>(): ShardingRule<P> {
+  return { strategies: (_inputs, { shape }) => shardedResult(shape), localParams: localLayout };
 }
 
 interface Range {
@@ -92,12 +97,11 @@ function elementIndex({ offsets, globalShape }: ShardMeta): ElementIndex {
 }
 
 /** Random numbers: each depends on the global index of its element. @internal */
-export function randomRule<P extends { shape: Shape; index?: ElementIndex }>(): ShardingRule<P> {
+export function randomRule<P extends Layout & { index?: ElementIndex }>(): ShardingRule<P> {
   return {
     strategies: (_inputs, { shape }) => shardedResult(shape),
     localParams: (params, call) => ({
-      ...params,
-      shape: resultOf(call).shape,
+      ...localLayout(params, call),
       index: elementIndex(resultOf(call)),
     }),
   };

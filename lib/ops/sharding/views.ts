@@ -52,6 +52,24 @@ export const viewSizeRule = viewRule<{ size: Shape }>(
   localSize,
 );
 
+/**
+ * A view of the bytes as another dtype. `lastSize` gives the size of the last dim in it, which may be
+ * sharded if its elements keep their size or shards divide evenly. Partial values are no sums of
+ * such elements. @internal
+ */
+export const viewDtypeRule = <P>(
+  lastSize: (input: Tensor, params: P) => number,
+): ShardingRule<P, readonly [Tensor]> => ({
+  strategies: ([x], params, mesh) => {
+    const last = x.shape.length - 1;
+    const [size, wanted] = [x.shape[last] ?? 1, lastSize(x, params)];
+    const isEven = mesh.divides(0, last, size) && mesh.divides(0, last, wanted);
+    return x.shape.flatMap((_, dim) =>
+      dim < last || size === wanted || isEven ? [strategy<P>([dim], [dim])] : [],
+    );
+  },
+});
+
 /** Expanded dims cannot be sharded. @internal */
 export const expandRule = viewRule<{ size: Shape }>(({ shape }, { size }) => {
   const lead = size.length - shape.length;
