@@ -8,9 +8,10 @@ import { autogradLayer } from './autograd/autograd-layer.js';
 import './autograd/backward.js';
 import './autograd/set-storage.js';
 import { refreshViewHistory } from './autograd/view-history.js';
-import { type CompileOptions, compile } from './compile/compile.js';
+import { type CompileOptions, compiledModule } from './compile/compile.js';
 import { ArgumentError, DeviceError } from './core/errors.js';
 import { hooks, layers } from './core/hooks.js';
+import { moduleCalls } from './core/module-calls.js';
 import { formatTensor } from './core/print.js';
 import { directEffects } from './core/set-storage.js';
 import { formatShape } from './core/shape.js';
@@ -43,6 +44,7 @@ hooks.prepareDevice = (device) => {
   loadTables(addon, device.code);
 };
 hooks.copyOp = copyOp;
+moduleCalls.withHooks = callWithHooks as typeof moduleCalls.withHooks;
 layers.entry = autogradLayer;
 layers.autograd = autogradLayer;
 layers.backend = {
@@ -56,10 +58,8 @@ layers.backend = {
 
 Object.defineProperty(Module.prototype, 'compile', {
   value(this: AnyModule, options?: CompileOptions) {
-    const call = (...args: never[]) => callWithHooks(this, args);
-    // The name that reports and warnings quote.
-    Object.defineProperty(call, 'name', { value: this.constructor.name });
-    this.compiled = compile(call, options);
+    const call = (...args: unknown[]) => callWithHooks(this, args as never[]);
+    this.compiled = compiledModule(this, call, options);
   },
 });
 

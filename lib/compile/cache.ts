@@ -1,102 +1,26 @@
-/**
- * The captures of a compiled function: finds the one whose guards hold for a call, or makes it, up
- * to the recompile limit.
- */
-import { CompileError } from '../core/errors.js';
-import { hooks, inRegion } from '../core/hooks.js';
-import type { ModuleCall } from '../core/module-calls.js';
-import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
-import type { Tensor } from '../core/tensor.js';
-import { tensors as tensorsIn } from '../core/tree.js';
-import type { CompiledGraph } from './backends.js';
-import { runGraph, runUncompiled } from './capture/boundaries.js';
-import { type AnyFunction, type Capture, capture, isCompiling } from './capture/capture.js';
-import type { Sample } from './capture/generalise.js';
-import { prepare } from './capture/prepare.js';
-import { cancelled, isAsynchronous, suspendedError, suspends } from './capture/refusals.js';
-import {
-  type CaptureRecord,
-  type Compiled,
-  latestOfGraphs,
-  nameOf,
-  recordOfSegment,
-  refusalOf,
-  UNCOMPILED,
-} from './capture-record.js';
-import { whileCompiling } from './compiling.js';
-import { config } from './config.js';
-import {
-  changeablePlaces,
-  checkMarks,
-  type DynamicGraph,
-  DynamicGraphs,
-  sampleOf,
-} from './dynamic-graphs.js';
-import { freedInCapture, freedInGraph, freedTensor } from './freed-tensor.js';
-import { copyGraph } from './graph/copy.js';
-import type { Graph } from './graph/graph.js';
-import { GraphModule } from './graph/graph-module.js';
-import type { Difference } from './guards/facts.js';
-import { GuardCollector } from './guards/guard-collector.js';
-import type { Guards } from './guards/guards.js';
-import { immediately } from './lazy/lazily.js';
-import { LazyProgram } from './lazy/lazy-program.js';
+/** Compiled functions and modules: the captures of each, and what runs in place of a call. */
+import { insideModule } from '../core/call-context.js';
+import { layers } from '../core/hooks.js';
+import { type ModuleCall, moduleCalls } from '../core/module-calls.js';
+import type { AnyFunction } from './capture/capture.js';
+import { suspends } from './capture/refusals.js';
+import type { CaptureRecord } from './capture-record.js';
+import { Captures } from './captures.js';
+import { hasDisabledHooks, isExcluded } from './disabled.js';
+import { isModule, type ModuleLike } from './guards/object-walk.js';
 import type { CompileSettings } from './options.js';
-import { backendOfCompile, checkOutputs, madeBy, ownCallError } from './outputs.js';
 import { ByReceiver } from './receivers.js';
-import { reportLimit } from './recompile-limit.js';
 
 export type { AnyFunction };
 
-type Tensors = readonly Tensor[];
-
-interface Entry extends CaptureRecord, Compiled {
-  readonly graph: Graph | null;
-  readonly guards: Guards;
-  /** Whether the modes and arguments alone decide. */
-  readonly byArguments: boolean;
-  readonly rank: RankRuntime;
-  /** Constants of the graph. */
-  readonly constants: ReadonlySet<Tensor>;
-  /** The number of the latest call that it served. */
-  lastUse: number;
-}
-
-/** Shapes that the dynamic graphs of a function keep captures of. */
-const MAX_SHAPES = 64;
-
-/** Failed captures for the same arguments, after which the function runs uncompiled for them. */
-const MAX_BREAKS = 3;
-
-/** Runs inside of runs of the graphs of a function, at most. */
-const MAX_NESTED_RUNS = 100;
-
-/** Depth of calls of functions that `disable` excluded recursively. */
-let disabled = 0;
 /** Captures by compiled function. They are collected with the function; `reset` drops all. */
 let caches = new WeakMap<object, ByReceiver<Captures>>();
-const observers = new Set<(record: CaptureRecord) => void>();
 /** The captures of the compiled functions that run while a call is explained; else null. */
 let explained: Set<Captures> | null = null;
 
 /** Drops all captures of functions. */
 export function reset(): void {
   caches = new WeakMap();
-}
-
-/** Runs `fn`; compiled functions that it calls run uncompiled. */
-export function withoutCompiled<T>(fn: () => T): T {
-  disabled++;
-  try {
-    return fn();
-  } finally {
-    disabled--;
-  }
-}
-
-/** Passes each capture from now on to `observe`. */
-export function observeCaptures(observe: (record: CaptureRecord) => void): void {
-  observers.add(observe);
 }
 
 /** Runs `fn`, and returns the captures of all compiled functions that it calls. */
@@ -115,13 +39,49 @@ export function explaining<T>(fn: () => T): { result: T; records: readonly Captu
   }
 }
 
-/** `fn` with a cache of captures. */
-export function compiledFunction(fn: AnyFunction, settings: CompileSettings): AnyFunction {
+/**
+ * `fn` with a cache of captures. `module`: the one that it calls, if it calls one. If hooks of that
+ * keep out of graphs, they run at every call, and the graphs are of its `forward`.
+ */
+export function compiledFunction(
+  fn: AnyFunction,
+  settings: CompileSettings,
+  module: (object & ModuleLike) | null = null,
+): AnyFunction {
+  const run = withCaptures(fn, settings, module);
+  if (module === null) return run;
+  const forward = withCaptures(forwardOf(module), settings, module);
+  return (...args) => {
+    if (isExcluded()) return fn(...args);
+    return hasDisabledHooks(module) ? moduleCalls.withHooks(module, args, forward) : run(...args);
+  };
+}
+
+/** The `forward` of a module as a function, which runs no hooks. */
+function forwardOf(module: object & ModuleLike): AnyFunction {
+  const forward = (...args: readonly unknown[]): unknown => {
+    layers.backend.capture?.usesModule(module);
+    return insideModule(module, () => (module as unknown as WithForward).forward(...args));
+  };
+  return Object.defineProperty(forward, 'name', { value: module.constructor.name });
+}
+
+type WithForward = { forward(...args: readonly unknown[]): unknown };
+
+function withCaptures(
+  fn: AnyFunction,
+  settings: CompileSettings,
+  module: object | null,
+): AnyFunction {
   return function run(this: unknown, ...args): unknown {
-    if (isCompiling() || disabled > 0) return Reflect.apply(fn, this, args);
+    if (isExcluded()) return Reflect.apply(fn, this, args);
     let all = caches.get(run);
     if (all === undefined) {
-      all = new ByReceiver(fn, (bound, receiver) => new Captures(bound, receiver, settings));
+      all = new ByReceiver(
+        fn,
+        (bound, receiver) =>
+          new Captures(bound, receiver, settings, module ?? moduleIn(receiver), frameOf),
+      );
       caches.set(run, all);
     }
     const captures = all.of(this);
@@ -130,235 +90,8 @@ export function compiledFunction(fn: AnyFunction, settings: CompileSettings): An
   };
 }
 
-/** The captures of one function. */
-class Captures {
-  readonly entries: Entry[] = [];
-  /** The graphs of lazy segments. */
-  readonly segments: CaptureRecord[] = [];
-  private readonly fn: AnyFunction;
-  /** The object that it is called on; null if it uses none. */
-  private readonly receiver: object | null;
-  private readonly settings: CompileSettings;
-  /** The one that served the latest call. */
-  private latest: Entry | null = null;
-  private readonly dynamic = new Map<RankRuntime, DynamicGraphs>();
-  /** What the function does where it cannot be captured. */
-  private readonly program: LazyProgram;
-  private calls = 0;
-  /** The runs of its graphs that have not ended: more than one if they call the function. */
-  private running = 0;
-  private isCapturing = false;
-  private isWarned = false;
-
-  constructor(fn: AnyFunction, receiver: object | null, settings: CompileSettings) {
-    this.fn = fn;
-    this.receiver = receiver;
-    this.settings = settings;
-    this.program = new LazyProgram(nameOf(fn), settings.backend, (graph) => this.addSegment(graph));
-    this.program.isAsynchronous = isAsynchronous(fn);
-  }
-
-  /** The name of its graphs in errors. */
-  private get title(): string {
-    return `the graph of ${nameOf(this.fn)}`;
-  }
-
-  call(args: readonly unknown[]): unknown {
-    const inputs = tensorsIn(args);
-    const entry =
-      this.find(args, inputs) ??
-      inRegion('compile', nameOf(this.fn), () => immediately(() => this.make(args, inputs)));
-    this.latest = entry;
-    if (entry === null || entry.run === null) return this.callUncompiled(args, entry !== null);
-    entry.lastUse = ++this.calls;
-    const outputs = this.run(entry, args, inputs);
-    if (entry.unchecked !== null) {
-      checkOutputs(backendOfCompile(this.settings.backend), this.title, outputs, entry.unchecked);
-      entry.unchecked = null;
-    }
-    return entry.rebuild(outputs, inputs);
-  }
-
-  private run(entry: Entry, args: readonly unknown[], inputs: Tensors): Tensors {
-    const run = entry.run as CompiledGraph;
-    if (this.running === MAX_NESTED_RUNS) throw ownCallError(this.settings.backend, this.title);
-    this.running++;
-    try {
-      if (hooks.profiler === null) return runGraph(run, inputs);
-      return inRegion('compiled', nameOf(this.fn), () => runGraph(run, inputs));
-    } catch (error) {
-      throw freedTensor(error, nameOf(this.fn), args, () => freedInGraph(entry));
-    } finally {
-      this.running--;
-    }
-  }
-
-  private callUncompiled(args: readonly unknown[], isLazy: boolean): unknown {
-    const isExcluded = (): boolean => isCompiling() || disabled > 0;
-    return runUncompiled(isLazy ? this.program : null, this.fn, args, isExcluded, (module, call) =>
-      frameOf(module, call, this.settings),
-    );
-  }
-
-  /** Remembers the graph of a lazy segment. */
-  private addSegment(graph: Graph): void {
-    const record = recordOfSegment(nameOf(this.fn), graph);
-    this.segments.push(record);
-    for (const observe of observers) observe(record);
-  }
-
-  private find(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
-    const { latest, entries } = this;
-    if (latest !== null && serves(latest, args, inputs)) return latest;
-    for (const entry of entries) if (entry !== latest && serves(entry, args, inputs)) return entry;
-    return null;
-  }
-
-  /** A new capture; null beyond the limit. */
-  private make(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
-    const { signal, fullgraph } = this.settings;
-    if (signal?.aborted) throw cancelled(signal);
-    const rank = currentRuntime();
-    const others = this.entries.filter((entry) => entry.rank === rank);
-    const dynamic = this.dynamicGraphs(rank);
-    const isFull = latestOfGraphs(others).length >= config.recompileLimit;
-    const mayServe = dynamic.mayServe(inputs);
-    if (isFull && this.isWarned && !fullgraph && !mayServe) return null;
-    const because = latestOfGraphs(others).flatMap(
-      ({ guards }) => guards.difference(args, inputs) ?? [],
-    );
-    if (isFull && !mayServe) return this.refuse(because.at(-1));
-    if (this.isCapturing) throw ownCallError(this.settings.backend, this.title);
-    this.isCapturing = true;
-    try {
-      return whileCompiling(this.title, () => this.newEntry(args, inputs, others, because, isFull));
-    } finally {
-      this.isCapturing = false;
-    }
-  }
-
-  private newEntry(
-    args: readonly unknown[],
-    inputs: readonly Tensor[],
-    others: readonly Entry[],
-    because: readonly Difference[],
-    isFull: boolean,
-  ): Entry | null {
-    const rank = currentRuntime();
-    const dynamic = this.dynamicGraphs(rank);
-    prepare(args);
-    const collector = new GuardCollector(args, this.receiver);
-    const captured = this.capture(args, collector);
-    const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
-    const sample =
-      captured instanceof CompileError
-        ? null
-        : sampleOf(captured.graph, collector.constantTensors, inputs);
-    const serving = sample === null ? null : dynamic.serving(sample);
-    if (isFull && serving === null) {
-      dynamic.missed();
-      return this.isWarned && !this.settings.fullgraph ? null : this.refuse(because.at(-1));
-    }
-    dynamic.reason = null;
-    const compiled =
-      captured instanceof CompileError || sample === null
-        ? UNCOMPILED
-        : this.compiled(captured, inputs, serving ?? this.generalised(args, inputs, sample));
-    const known = new Set(others.flatMap(({ constants }) => [...constants]));
-    const entry: Entry = {
-      functionName: nameOf(this.fn),
-      because: serving === null ? because : [],
-      specialised: dynamic.reason,
-      rank,
-      ...compiled,
-      refusal,
-      guards: collector.guards(inputs, known),
-      byArguments: refusal !== null && numberOfBreaks(others, args) + 1 === MAX_BREAKS,
-      constants: collector.constantTensors,
-      lastUse: this.calls,
-    };
-    this.dropLeastUsed(entry);
-    this.entries.push(entry);
-    for (const observe of observers) observe(entry);
-    return entry;
-  }
-
-  private dynamicGraphs(rank: RankRuntime): DynamicGraphs {
-    let found = this.dynamic.get(rank);
-    if (found === undefined) {
-      found = new DynamicGraphs();
-      this.dynamic.set(rank, found);
-    }
-    return found;
-  }
-
-  /** A dynamic graph of the capture; null if it gets a graph of fixed shapes. */
-  private generalised(
-    args: readonly unknown[],
-    inputs: readonly Tensor[],
-    sample: Sample,
-  ): DynamicGraph | null {
-    const dynamic = this.dynamicGraphs(currentRuntime());
-    const { settings, fn } = this;
-    const marked = changeablePlaces(inputs, true);
-    const atOnce = settings.dynamic === true ? changeablePlaces(inputs, false) : marked;
-    const made =
-      (settings.dynamic === false ? null : dynamic.generalised(sample)) ??
-      (atOnce.length === 0 ? null : dynamic.generalisedAtOnce(fn, args, inputs, sample, atOnce));
-    checkMarks(inputs, made, dynamic.reason);
-    if (made === null && settings.dynamic !== false) dynamic.keep(sample);
-    return made;
-  }
-
-  private compiled(
-    { graph, outputs, rebuild }: Capture,
-    inputs: readonly Tensor[],
-    dynamic: DynamicGraph | null,
-  ): Compiled {
-    const compile = (of: Graph): CompiledGraph => {
-      of.title = this.title;
-      const { backend } = this.settings;
-      return madeBy(backendOfCompile(backend), of.title, backend(new GraphModule(of), inputs));
-    };
-    if (dynamic === null) return { graph, run: compile(graph), rebuild, unchecked: outputs };
-    if (dynamic.compiled === null) {
-      const copy = copyGraph(dynamic.sample.graph).graph;
-      dynamic.compiled = { graph: copy, run: compile(copy) };
-    }
-    return { ...dynamic.compiled, rebuild, unchecked: outputs };
-  }
-
-  /** Keeps the number of shapes of a dynamic graph bounded. */
-  private dropLeastUsed({ run }: Entry): void {
-    const same = this.entries.filter((entry) => run !== null && entry.run === run);
-    if (same.length < MAX_SHAPES) return;
-    const least = same.reduce((a, b) => (b.lastUse < a.lastUse ? b : a));
-    this.entries.splice(this.entries.indexOf(least), 1);
-  }
-
-  /** A capture, or the reason why the function runs uncompiled. */
-  private capture(args: readonly unknown[], collector: GuardCollector): Capture | CompileError {
-    const { fullgraph, signal } = this.settings;
-    try {
-      if (suspends(this.fn)) throw suspendedError(nameOf(this.fn));
-      return capture(this.fn, args, collector, signal);
-    } catch (error) {
-      collector.restore();
-      if (fullgraph || !(error instanceof CompileError) || signal?.aborted)
-        throw freedTensor(error, nameOf(this.fn), args, () => freedInCapture(error, collector));
-      return error;
-    }
-  }
-
-  /** @throws CompileError with `fullgraph` */
-  private refuse(latest: Difference | undefined): null {
-    const { settings, fn, entries } = this;
-    this.isWarned = true;
-    const changes = entries.flatMap(({ because }) => because.at(-1) ?? []);
-    reportLimit(nameOf(fn), latest ? [...changes, latest] : changes, settings.fullgraph);
-    return null;
-  }
-}
+const moduleIn = (receiver: object | null): object | null =>
+  receiver !== null && isModule(receiver) ? receiver : null;
 
 /** The compiled forms of modules that functions called which run uncompiled. */
 const frames = new WeakMap<CompileSettings, WeakMap<object, AnyFunction>>();
@@ -373,14 +106,8 @@ function frameOf(module: object, call: ModuleCall, settings: CompileSettings): A
   if (frame === undefined) {
     const itself = (...args: readonly unknown[]): unknown => call(module, args);
     Object.defineProperty(itself, 'name', { value: module.constructor.name });
-    frame = suspends(module) ? itself : compiledFunction(itself, settings);
+    frame = suspends(module) ? itself : compiledFunction(itself, settings, module as ModuleLike);
     ofSettings.set(module, frame);
   }
   return frame;
 }
-
-const serves = ({ byArguments, guards }: Entry, args: readonly unknown[], inputs: Tensors) =>
-  byArguments ? guards.matchArguments(args) : guards.match(args, inputs);
-
-const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>
-  entries.filter(({ run, guards }) => run === null && guards.matchArguments(args)).length;

@@ -3,14 +3,16 @@
  * compiles from the graph. Also the functions of the `compiler` namespace.
  */
 import { ArgumentError } from '../core/errors.js';
-import { checkFunction, optionsOf, shown } from '../core/options.js';
+import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import type { CompileBackend, CompiledGraph } from './backends.js';
-import { type AnyFunction, compiledFunction, withoutCompiled } from './cache.js';
+import { type AnyFunction, compiledFunction } from './cache.js';
 import { isCompiling, refuse } from './capture/capture.js';
+import { addDisabled, withoutCompiled } from './disabled.js';
 import { setCompiledForm } from './explain.js';
 import type { RunValue } from './graph/effects.js';
 import { GraphModule } from './graph/graph-module.js';
+import { isModule, type ModuleLike } from './guards/object-walk.js';
 import { breakSegment, immediately } from './lazy/lazily.js';
 import { type CompileOptions, checkedOptions } from './options.js';
 import { backendOfCompile, checkedOnce, expectedOutputs, madeBy } from './outputs.js';
@@ -37,23 +39,31 @@ export function graphBreak(reason = 'graphBreak() was called'): void {
 export interface DisableOptions {
   /** Whether the functions that `fn` calls run uncompiled, too. */
   recursive?: boolean;
+  /** What `compiler.explain` and the error say of a call, as `a counter was read`. */
+  reason?: string;
 }
 
 /**
  * Excludes a function from graphs: its ops run one by one, and no graph of a compiled function that
  * calls the result goes across it. Compiled functions that `fn` calls run uncompiled, too, unless
- * `recursive` is false.
+ * `recursive` is false. A module with a forward hook that is excluded runs its hooks at every call,
+ * and compiles its `forward` alone.
  */
 export function disable<A extends readonly unknown[], R>(
   fn: (...args: A) => R,
   options: DisableOptions = {},
 ): (...args: A) => R {
   checkFunction('disable', 'fn', fn);
-  const { recursive = true } = optionsOf('disable', options, 'recursive');
-  return (...args: A): R => {
-    refuse(`the disabled function ${fn.name || '(anonymous)'} was called`);
+  const { recursive = true, reason } = optionsOf('disable', options, 'recursive reason');
+  if (reason !== undefined && typeof reason !== 'string')
+    throw unexpected('disable', 'reason', 'a string', reason);
+  const why = reason ?? `the disabled function ${fn.name || '(anonymous)'} was called`;
+  const excluded = (...args: A): R => {
+    refuse(why);
     return immediately(() => (recursive ? withoutCompiled(() => fn(...args)) : fn(...args)));
   };
+  addDisabled(excluded);
+  return excluded;
 }
 
 /** A module: callable, with a `forward`. The compiled module shares all other properties. */
@@ -99,12 +109,26 @@ export function compile(
   if (target instanceof GraphModule) return compiledGraph(target, checkedOptions(options).backend);
   if (typeof target !== 'function')
     throw new ArgumentError(`compile: expected a function or a module, got ${shown(target)}`);
-  const run = compiledFunction(target as AnyFunction, checkedOptions(options));
+  const module = isModule(target) ? target : null;
+  const run = compiledFunction(target as AnyFunction, checkedOptions(options), module);
   setCompiledForm(run, run);
   if (!('forward' in target)) return run;
-  const module = new Proxy(target, { apply: (_module, _self, args) => run(...args) });
-  setCompiledForm(module, run);
-  return module;
+  const form = new Proxy(target, { apply: (_module, _self, args) => run(...args) });
+  setCompiledForm(form, run);
+  return form;
+}
+
+/** What calls of a module run from now on; `call` runs its hooks and `forward`. @internal */
+export function compiledModule(
+  module: object,
+  call: (...args: unknown[]) => unknown,
+  options: CompileOptions = {},
+): AnyFunction {
+  // The name that reports and warnings quote.
+  Object.defineProperty(call, 'name', { value: module.constructor.name });
+  const run = compiledFunction(call, checkedOptions(options), module as object & ModuleLike);
+  setCompiledForm(run, run);
+  return run;
 }
 
 /** A captured graph needs no guards: whoever calls it has checked that its inputs fit. */

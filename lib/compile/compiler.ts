@@ -12,6 +12,7 @@ export {
   type GraphReport,
   type RecaptureReport,
 } from './explain.js';
+export { markRebound } from './rebound.js';
 
 /**
  * Drops all graphs of compiled functions and of backward passes: the next calls capture them anew.

@@ -12,7 +12,7 @@ import { isMarked } from './dynamic-marks.js';
 import { copyGraph } from './graph/copy.js';
 import type { Graph } from './graph/graph.js';
 import { type SizePlace, sizesIn } from './graph/symbols.js';
-import { GuardCollector } from './guards/guard-collector.js';
+import type { GuardCollector } from './guards/guard-collector.js';
 import { ModeFacts } from './guards/modes.js';
 import { TensorFacts } from './guards/tensor-facts.js';
 
@@ -24,6 +24,14 @@ export interface DynamicGraph {
   readonly of: readonly Sample[];
   /** What the backend made of it, and the graph that the backend got. */
   compiled: { readonly graph: Graph; readonly run: CompiledGraph } | null;
+}
+
+/** A call that is captured again with other sizes. */
+export interface CaptureAtShapes {
+  readonly fn: AnyFunction;
+  readonly args: readonly unknown[];
+  /** Collects guards of one more capture. */
+  guards(): GuardCollector;
 }
 
 /** Captures that are kept to be generalised with the next one. */
@@ -85,8 +93,7 @@ export class DynamicGraphs {
    * A graph of the capture and of captures with other sizes of the arguments; null if none agrees.
    */
   generalisedAtOnce(
-    fn: AnyFunction,
-    args: readonly unknown[],
+    capture: CaptureAtShapes,
     inputs: readonly Tensor[],
     captured: Sample,
     places: readonly SizePlace[],
@@ -94,7 +101,7 @@ export class DynamicGraphs {
     this.reason = null;
     let trials = MAX_TRIALS;
     const sampleAt = (classes: readonly (readonly SizePlace[])[]): Sample | null =>
-      trials-- > 0 ? captureOf(fn, args, shapesOf(inputs, classes), captured.facts) : null;
+      trials-- > 0 ? captureOf(capture, shapesOf(inputs, classes), captured.facts) : null;
     const agrees = (classes: readonly (readonly SizePlace[])[]): boolean => {
       const other = sampleAt(classes);
       if (other === null) return false;
@@ -220,14 +227,13 @@ function shapesOf(
 
 /** Null if the function cannot be captured at these shapes. */
 function captureOf(
-  fn: AnyFunction,
-  args: readonly unknown[],
+  capture: CaptureAtShapes,
   shapes: ReadonlyMap<number, Shape>,
   facts: Sample['facts'],
 ): Sample | null {
-  const guards = new GuardCollector(args);
+  const guards = capture.guards();
   try {
-    const { graph } = captureAtShapes(fn, args, guards, shapes);
+    const { graph } = captureAtShapes(capture.fn, capture.args, guards, shapes);
     return { graph, outer: guards.constantTensors, facts };
   } catch {
     // Any error: the function is written for the sizes that it was called with.

@@ -5,6 +5,7 @@ import type { CaptureRecord } from './capture-record.js';
 import type { Graph } from './graph/graph.js';
 import { symbolText } from './graph/symbols.js';
 import { formatDifference } from './guards/facts.js';
+import { isModule } from './guards/object-walk.js';
 import { observingBreaks, type SegmentBreak } from './lazy/breaks.js';
 import { checkedOptions } from './options.js';
 
@@ -85,7 +86,9 @@ export function explain<A extends readonly unknown[]>(
 ): (...args: A) => CompileReport {
   checkFunction('explain', 'fn', fn);
   const target = fn as unknown as AnyFunction;
-  const run = compiledForm(target) ?? compiledFunction(target, checkedOptions({}));
+  const run =
+    compiledForm(target) ??
+    compiledFunction(target, checkedOptions({}), isModule(target) ? target : null);
   return (...args: A): CompileReport => {
     const { result: explained, breaks } = observingBreaks(() => explaining(() => run(...args)));
     return new Report(explained.result, explained.records, breaks);

@@ -48,6 +48,7 @@ export type { SizePlace, SizeSymbol, SymbolicFields } from './graph/symbols.js';
 export { defaultPartition } from './partition/default.js';
 export type { JointGraph, Partition } from './partition/joint-graph.js';
 export { type MinCutOptions, minCutRematerializationPartition } from './partition/min-cut.js';
+export { markRebound } from './rebound.js';
 export {
   CapturedStep,
   type CaptureStepOptions,

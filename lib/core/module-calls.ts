@@ -10,4 +10,13 @@ export const moduleCalls: {
    * `compile` sets it while a function runs that could not be captured.
    */
   run: ((module: object, args: readonly unknown[], call: ModuleCall) => unknown) | null;
-} = { run: null };
+  /**
+   * Runs the hooks of a module around `forward`, which stands for the method of that name. Filled
+   * by lib/runtime.ts.
+   */
+  withHooks: (
+    module: object,
+    args: readonly unknown[],
+    forward: (...args: never[]) => unknown,
+  ) => unknown;
+} = { run: null, withHooks: (_, args, forward) => forward(...(args as never[])) };

@@ -151,8 +151,12 @@ function callCompiled(module: AnyModule, args: never[]): unknown {
   return (module.compiled as NonNullable<AnyModule['compiled']>)(...args);
 }
 
-/** Runs `forward` with the hooks of the module. */
-export function callWithHooks(module: AnyModule, args: never[]): unknown {
+/** Runs `forward`, or what stands for it, with the hooks of the module. */
+export function callWithHooks(
+  module: AnyModule,
+  args: never[],
+  forward: Forward | null = null,
+): unknown {
   if (module.forward === undefined)
     throw new ArgumentError(`${module.constructor.name}: this module has no method forward`, {
       module: module.constructor.name,
@@ -164,11 +168,11 @@ export function callWithHooks(module: AnyModule, args: never[]): unknown {
     hooks.forward.size === 0 &&
     hooks.backward.size === 0 &&
     hooks.backwardPre.size === 0;
-  if (plain) return module.forward(...(args as never));
-  if (hooks.always.size === 0) return runHooks(module, args, []);
+  if (plain) return runForward(module, args, forward);
+  if (hooks.always.size === 0) return runHooks(module, args, [], forward);
   const done: unknown[] = [];
   try {
-    return runHooks(module, args, done);
+    return runHooks(module, args, done, forward);
   } catch (error) {
     for (const hook of hooks.always.values())
       if (!done.includes(hook)) hook(module, args, undefined);
@@ -176,8 +180,18 @@ export function callWithHooks(module: AnyModule, args: never[]): unknown {
   }
 }
 
+type Forward = (...args: never[]) => unknown;
+
+const runForward = (module: AnyModule, args: never[], forward: Forward | null): unknown =>
+  forward === null ? module.forward(...(args as never)) : forward(...args);
+
 /** Runs `forward` between its hooks; `done` becomes the list of forward hooks that have run. */
-function runHooks(module: AnyModule, args: never[], done: unknown[]): unknown {
+function runHooks(
+  module: AnyModule,
+  args: never[],
+  done: unknown[],
+  forward: Forward | null,
+): unknown {
   const { hooks } = module;
   let given = args;
   for (const hook of hooks.forwardPre.values()) {
@@ -190,7 +204,7 @@ function runHooks(module: AnyModule, args: never[], done: unknown[]): unknown {
       ? new HookedCall(module)
       : null;
   if (run !== null) given = run.inputs(given);
-  let result: unknown = module.forward(...(given as never));
+  let result: unknown = runForward(module, given, forward);
   for (const hook of hooks.forward.values()) {
     done.push(hook);
     const replaced = hook(module, given, result);

@@ -154,12 +154,12 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'optim.lrScheduler has the schedules': [optim.lrScheduler, schedules],
   'compiler has its functions': [
     shardwise.compiler,
-    list('isCompiling reset disable explain markDynamic'),
+    list('isCompiling reset disable explain markDynamic markRebound'),
   ],
   'shardwise/compile has its names': [
     compileEntry,
     list(
-      'compile graphBreak markDynamic Graph Node GraphModule FakeTensorMode isCompiling reset disable ' +
+      'compile graphBreak markDynamic markRebound Graph Node GraphModule FakeTensorMode isCompiling reset disable ' +
         'defaultPartition minCutRematerializationPartition captureStep CapturedStep',
     ),
   ],

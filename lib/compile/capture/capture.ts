@@ -124,7 +124,7 @@ function traced(
   shown?: ShownVersion,
   shapes: ReadonlyMap<number, Shape> = new Map(),
 ): Trace {
-  const inputs = tensorsIn(args);
+  const inputs = guards.inputs();
   const reads = new VersionReads(shown);
   const recorder = new Recorder(guards, 'front', undefined, reads);
   recorder.signal = signal;

@@ -5,6 +5,8 @@
  */
 import type { MemoryFact } from '../../core/backend.js';
 import type { Tensor } from '../../core/tensor.js';
+import { tensors as tensorsIn } from '../../core/tree.js';
+import type { ReboundPlace } from '../rebound.js';
 import { Guards, named, OUTSIDE, type OwnedFact } from './guards.js';
 import { leafHookFacts } from './leaf-hooks.js';
 import { firstOf, type Matcher } from './matcher.js';
@@ -13,6 +15,7 @@ import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
 import { hasOwnProperties, isModule, isOpaqueIterator } from './object-walk.js';
 import { OptimizerFacts } from './optimizer-facts.js';
+import { ReboundFacts } from './rebound-facts.js';
 import { StateBefore } from './state-before.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
 
@@ -29,7 +32,7 @@ export class GuardCollector {
   private readonly state = new StateBefore();
   private readonly factory = new MatcherFactory({
     tensor: (t, path) => {
-      if (!this.tensors.has(t)) this.tensors.set(t, path);
+      if (!this.tensors.has(t) && !this.rebound?.has(t)) this.tensors.set(t, path);
     },
     module: (module, path) => this.addModuleAt(module, path),
     container: (value, path) => {
@@ -61,9 +64,19 @@ export class GuardCollector {
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: object | null;
   private readonly ofReceiver: Matcher | null;
+  /** Attributes of modules that are inputs; null for none. */
+  private readonly rebound: ReboundFacts | null;
+  private readonly given: readonly unknown[];
 
-  constructor(args: readonly unknown[] = [], receiver: object | null = null) {
+  constructor(
+    args: readonly unknown[] = [],
+    receiver: object | null = null,
+    places: readonly ReboundPlace[] = [],
+  ) {
+    this.given = args;
     this.args = this.factory.argument(args, 'arguments');
+    this.rebound =
+      places.length === 0 ? null : new ReboundFacts(places, tensorsIn(args).length, this.factory);
     this.receiver = receiver;
     this.ofReceiver = receiver === null ? null : this.factory.receiver(receiver, 'this');
     if (receiver !== null && !isModule(receiver)) this.state.add(receiver);
@@ -81,7 +94,13 @@ export class GuardCollector {
     this.modules.set(module, null);
     this.state.add(module);
     this.before.set(module, new Map(Object.entries(module)));
-    this.modules.set(module, new ModuleFacts(module, path, this.factory));
+    const isRebound = (name: string): boolean => this.rebound?.isAt(module, name) ?? false;
+    this.modules.set(module, new ModuleFacts(module, path, this.factory, isRebound));
+  }
+
+  /** The inputs of the graph: the tensors of the arguments, then those of marked attributes. */
+  inputs(): Tensor[] {
+    return [...tensorsIn(this.given), ...(this.rebound?.tensors ?? [])];
   }
 
   /** Adds an optimizer whose step the function takes. */
@@ -174,6 +193,7 @@ export class GuardCollector {
     return new Guards({
       modes: this.modes,
       args: this.args,
+      rebound: this.rebound,
       receiver: this.ofReceiver && { value: this.receiver, matcher: this.ofReceiver },
       modules: [...this.modules.values()].filter((facts) => facts !== null),
       optimizers: [...this.optimizers].map((optimizer) => new OptimizerFacts(optimizer)),

@@ -11,6 +11,7 @@ import { areDistinct, forget } from './matcher-factory.js';
 import type { ModeFacts } from './modes.js';
 import type { ModuleFacts } from './module-facts.js';
 import type { OptimizerFacts } from './optimizer-facts.js';
+import type { ReboundFacts } from './rebound-facts.js';
 import { type OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** A fact of one tensor that is an input, by its position, or from outside. */
@@ -29,6 +30,8 @@ export const OUTSIDE = 'a tensor from outside';
 export interface GuardParts {
   readonly modes: ModeFacts;
   readonly args: Matcher;
+  /** Attributes of modules that are inputs; null for none. */
+  readonly rebound: ReboundFacts | null;
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: { readonly value: unknown; readonly matcher: Matcher } | null;
   readonly modules: readonly ModuleFacts[];
@@ -72,8 +75,9 @@ export class Guards {
   }
 
   private matchCall(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
-    const { receiver, modules, optimizers, tensors, constants } = this.parts;
+    const { rebound, receiver, modules, optimizers, tensors, constants } = this.parts;
     if (!this.matchGiven(args)) return false;
+    if (rebound !== null && !rebound.matches(inputs)) return false;
     if (receiver !== null && !receiver.matcher.matches(receiver.value)) return false;
     const { count } = moduleChanges;
     const isCounted = count !== this.counted;
@@ -109,10 +113,11 @@ export class Guards {
 
   private differenceOfCall(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
     const { modes, args: given, receiver, modules, optimizers, tensors } = this.parts;
-    const { facts, grads, constants, slots } = this.parts;
+    const { facts, grads, constants, slots, rebound } = this.parts;
     const first =
       modes.difference() ??
       given.difference('arguments', args) ??
+      rebound?.difference(inputs) ??
       receiver?.matcher.difference('this', receiver.value) ??
       firstOf(modules, (module) => module.difference()) ??
       firstOf(optimizers, (optimizer) => optimizer.difference()) ??
@@ -149,10 +154,12 @@ export class Guards {
 
   /** Everything that is compared, as sentences. */
   sentences(): string[] {
-    const { modes, args, receiver, modules, optimizers, tensors, grads, facts } = this.parts;
+    const { modes, args, rebound, receiver, modules, optimizers, tensors, grads, facts } =
+      this.parts;
     return [
       ...modes.sentences(),
       ...args.sentences('arguments').map(named),
+      ...(rebound?.sentences() ?? []),
       ...(receiver?.matcher.sentences('this') ?? []),
       ...modules.flatMap((module) => module.sentences()),
       ...optimizers.flatMap((optimizer) => optimizer.sentences()),

@@ -33,11 +33,18 @@ export class ModuleFacts {
   private readonly order: readonly string[] | null;
   private changes: number;
 
-  constructor(module: object & ModuleLike, path: string, factory: MatcherFactory) {
+  /** `isInput`: whether an attribute is compared as an input of the graph. */
+  constructor(
+    module: object & ModuleLike,
+    path: string,
+    factory: MatcherFactory,
+    isInput: (name: string) => boolean,
+  ) {
     this.path = path;
     this.module = module;
     this.attributes = Object.keys(module);
     for (const name of this.attributes) {
+      if (isInput(name)) continue;
       const value = (module as unknown as Attributes)[name];
       const matcher = factory.value(value, propertyPath(path, name));
       this.matchers.set(name, matcher);

@@ -6,6 +6,7 @@ import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, type Placement } from '../../dtensor/index.js';
 import {
   ArgumentError,
+  compiler,
   DeviceError,
   DtypeError,
   nn,
@@ -54,9 +55,12 @@ interface Distributed {
 /** The parameters that handles have taken, with the properties that held them. */
 const flattened = new WeakMap<nn.Parameter, readonly Slot[]>();
 
-/** Marks parameters that a handle has taken. */
+/** Marks parameters that a handle has taken. Calls of modules find other tensors in their place. */
 export function markFlattened(entries: ReadonlyMap<nn.Parameter, FlatEntry>): void {
-  for (const [parameter, { slots }] of entries) flattened.set(parameter, slots);
+  for (const [parameter, { slots }] of entries) {
+    flattened.set(parameter, slots);
+    for (const { module, name } of slots) compiler.markRebound(module, name);
+  }
 }
 
 /** Lets optimizers refuse a parameter that something stands for. */

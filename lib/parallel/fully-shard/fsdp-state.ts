@@ -2,7 +2,7 @@
  * The hooks that make a module gather its parameters before forward and backward, and what the
  * modules below one root share. The first module that runs is the root.
  */
-import { autograd, graphBreak, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
+import { autograd, compiler, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
 import { CommContext } from './comm-context.js';
 import type { FSDPParamGroup } from './param-group.js';
 import type { MixedPrecisionPolicy } from './policies.js';
@@ -56,10 +56,20 @@ export class FSDPState {
     this.precision = precision;
     this.reshards = reshards;
     states.set(module, this);
-    module.registerForwardPreHook((_, args) => this.preForward(args) as never, { prepend: true });
-    module.registerForwardHook((_, __, result) => this.postForward(result), { alwaysCall: true });
+    this.registerHooks();
     module.registerStateDictPreHook(() => this.useSharded());
     module.registerLoadStateDictPreHook(() => this.useSharded());
+  }
+
+  /** Gathers change this object, which a graph would not repeat: it begins and ends between them. */
+  private registerHooks(): void {
+    const { module, group } = this;
+    const { disable } = compiler;
+    const options = { reason: `a module that ${group.op} shards was called` };
+    const before = (_: unknown, args: readonly unknown[]): unknown => this.preForward(args);
+    module.registerForwardPreHook(disable(before, options) as never, { prepend: true });
+    const after = (_: unknown, __: unknown, result: unknown): unknown => this.postForward(result);
+    module.registerForwardHook(disable(after, options) as never, { alwaysCall: true });
   }
 
   setReshardAfterForward(value: boolean): void {
@@ -108,7 +118,6 @@ export class FSDPState {
   }
 
   private preForward(args: readonly unknown[]): readonly unknown[] {
-    this.breakGraph();
     // Backward runs the forward of an activation checkpoint again: the parameters are whole.
     if (this.trainingState === TrainingState.PRE_BACKWARD) {
       this.group.useWholeOfForward();
@@ -122,11 +131,6 @@ export class FSDPState {
     for (const state of this.forwardPrefetch) state.group.unshard();
     this.reshardAfter(given);
     return given;
-  }
-
-  /** Gathers change this object, which a graph would not repeat. */
-  private breakGraph(): void {
-    graphBreak(`a module that ${this.group.op} shards was called`);
   }
 
   private beginStep(root: Root): void {
@@ -162,7 +166,6 @@ export class FSDPState {
 
   /** `result` is undefined after an error. */
   private postForward(result: unknown): unknown {
-    this.breakGraph();
     if (this.trainingState === TrainingState.PRE_BACKWARD) {
       // A checkpoint in a checkpoint runs a part of the module again after this.
       if (this.group.trainingState !== TrainingState.PRE_BACKWARD) this.group.useSharded();

@@ -2,7 +2,7 @@
 import { checkFlag, checkFunction, optionsOf, unexpected } from '../../core/options.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import type { Placement } from '../../dtensor/index.js';
-import { ArgumentError, nn, ShardingError } from '../../index.js';
+import { ArgumentError, compiler, nn, ShardingError } from '../../index.js';
 import { isContainer } from '../common/containers.js';
 import { checkNesting, markAs } from '../common/nesting.js';
 import { addMethods, type FSDPModule } from './fsdp-module.js';
@@ -91,7 +91,10 @@ export function fullyShard<M extends nn.AnyModule>(
   const reshards = reshardAfterForward === null ? null : reshardAfterForward !== false;
   new FSDPState(module, group, mpPolicy, reshards);
   markAs(op, module);
-  for (const { parameter } of parameters) grouped.add(parameter);
+  for (const { parameter, slots: all } of parameters) {
+    grouped.add(parameter);
+    for (const slot of all) compiler.markRebound(slot.module, slot.name);
+  }
   return addMethods(module);
 }
 

@@ -1,0 +1,334 @@
+/**
+ * The captures of a compiled function: finds the one whose guards hold for a call, or makes it, up
+ * to the recompile limit.
+ */
+import { CompileError } from '../core/errors.js';
+import { hooks, inRegion } from '../core/hooks.js';
+import type { ModuleCall } from '../core/module-calls.js';
+import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
+import type { Tensor } from '../core/tensor.js';
+import { tensors as tensorsIn } from '../core/tree.js';
+import type { CompiledGraph } from './backends.js';
+import { runGraph, runUncompiled } from './capture/boundaries.js';
+import { type AnyFunction, type Capture, capture } from './capture/capture.js';
+import type { Sample } from './capture/generalise.js';
+import { prepare } from './capture/prepare.js';
+import { cancelled, isAsynchronous, suspendedError, suspends } from './capture/refusals.js';
+import {
+  type CaptureRecord,
+  type Compiled,
+  latestOfGraphs,
+  nameOf,
+  recordOfSegment,
+  refusalOf,
+  UNCOMPILED,
+} from './capture-record.js';
+import { whileCompiling } from './compiling.js';
+import { config } from './config.js';
+import { isExcluded } from './disabled.js';
+import {
+  changeablePlaces,
+  checkMarks,
+  type DynamicGraph,
+  DynamicGraphs,
+  sampleOf,
+} from './dynamic-graphs.js';
+import { freedInCapture, freedInGraph, freedTensor } from './freed-tensor.js';
+import { copyGraph } from './graph/copy.js';
+import type { Graph } from './graph/graph.js';
+import { GraphModule } from './graph/graph-module.js';
+import type { Difference } from './guards/facts.js';
+import { GuardCollector } from './guards/guard-collector.js';
+import type { Guards } from './guards/guards.js';
+import { immediately } from './lazy/lazily.js';
+import { LazyProgram } from './lazy/lazy-program.js';
+import type { CompileSettings } from './options.js';
+import { backendOfCompile, checkOutputs, madeBy, ownCallError } from './outputs.js';
+import { ReboundPlaces } from './rebound.js';
+import { reportLimit } from './recompile-limit.js';
+
+type Tensors = readonly Tensor[];
+
+interface Entry extends CaptureRecord, Compiled {
+  readonly graph: Graph | null;
+  readonly guards: Guards;
+  /** Whether the modes and arguments alone decide. */
+  readonly byArguments: boolean;
+  readonly rank: RankRuntime;
+  /** Constants of the graph. */
+  readonly constants: ReadonlySet<Tensor>;
+  /** The number of the latest call that it served. */
+  lastUse: number;
+}
+
+/** Shapes that the dynamic graphs of a function keep captures of. */
+const MAX_SHAPES = 64;
+
+/** Failed captures for the same arguments, after which the function runs uncompiled for them. */
+const MAX_BREAKS = 3;
+
+/** Runs inside of runs of the graphs of a function, at most. */
+const MAX_NESTED_RUNS = 100;
+
+const observers = new Set<(record: CaptureRecord) => void>();
+
+/** Passes each capture from now on to `observe`. */
+export function observeCaptures(observe: (record: CaptureRecord) => void): void {
+  observers.add(observe);
+}
+
+/** The compiled form of a module that a function calls which runs uncompiled. */
+type FrameOf = (module: object, call: ModuleCall, settings: CompileSettings) => AnyFunction;
+
+/** The captures of one function. */
+export class Captures {
+  readonly entries: Entry[] = [];
+  /** The graphs of lazy segments. */
+  readonly segments: CaptureRecord[] = [];
+  private readonly fn: AnyFunction;
+  /** The object that it is called on; null if it uses none. */
+  private readonly receiver: object | null;
+  private readonly settings: CompileSettings;
+  /** The one that served the latest call. */
+  private latest: Entry | null = null;
+  private readonly dynamic = new Map<RankRuntime, DynamicGraphs>();
+  /** What the function does where it cannot be captured. */
+  private readonly program: LazyProgram;
+  private calls = 0;
+  /** The runs of its graphs that have not ended: more than one if they call the function. */
+  private running = 0;
+  private isCapturing = false;
+  private isWarned = false;
+  /** What the function finds in attributes of its module; null if it has none. */
+  private readonly rebound: ReboundPlaces | null;
+  private readonly frameOf: FrameOf;
+
+  constructor(
+    fn: AnyFunction,
+    receiver: object | null,
+    settings: CompileSettings,
+    module: object | null,
+    frameOf: FrameOf,
+  ) {
+    this.frameOf = frameOf;
+    this.rebound = module === null ? null : new ReboundPlaces(module);
+    this.fn = fn;
+    this.receiver = receiver;
+    this.settings = settings;
+    this.program = new LazyProgram(nameOf(fn), settings.backend, (graph) => this.addSegment(graph));
+    this.program.isAsynchronous = isAsynchronous(fn);
+  }
+
+  /** The name of its graphs in errors. */
+  private get title(): string {
+    return `the graph of ${nameOf(this.fn)}`;
+  }
+
+  call(args: readonly unknown[]): unknown {
+    const inputs = this.rebound?.inputsOf(args) ?? tensorsIn(args);
+    const entry =
+      this.find(args, inputs) ??
+      inRegion('compile', nameOf(this.fn), () => immediately(() => this.make(args, inputs)));
+    this.latest = entry;
+    if (entry === null || entry.run === null) return this.callUncompiled(args, entry !== null);
+    entry.lastUse = ++this.calls;
+    const outputs = this.run(entry, args, inputs);
+    if (entry.unchecked !== null) {
+      checkOutputs(backendOfCompile(this.settings.backend), this.title, outputs, entry.unchecked);
+      entry.unchecked = null;
+    }
+    return entry.rebuild(outputs, inputs);
+  }
+
+  private run(entry: Entry, args: readonly unknown[], inputs: Tensors): Tensors {
+    const run = entry.run as CompiledGraph;
+    if (this.running === MAX_NESTED_RUNS) throw ownCallError(this.settings.backend, this.title);
+    this.running++;
+    try {
+      if (hooks.profiler === null) return runGraph(run, inputs);
+      return inRegion('compiled', nameOf(this.fn), () => runGraph(run, inputs));
+    } catch (error) {
+      throw freedTensor(error, nameOf(this.fn), args, () => freedInGraph(entry));
+    } finally {
+      this.running--;
+    }
+  }
+
+  private callUncompiled(args: readonly unknown[], isLazy: boolean): unknown {
+    return runUncompiled(isLazy ? this.program : null, this.fn, args, isExcluded, (module, call) =>
+      this.frameOf(module, call, this.settings),
+    );
+  }
+
+  /** Remembers the graph of a lazy segment. */
+  private addSegment(graph: Graph): void {
+    const record = recordOfSegment(nameOf(this.fn), graph);
+    this.segments.push(record);
+    for (const observe of observers) observe(record);
+  }
+
+  private find(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
+    const { latest, entries } = this;
+    if (latest !== null && serves(latest, args, inputs)) return latest;
+    for (const entry of entries) if (entry !== latest && serves(entry, args, inputs)) return entry;
+    return null;
+  }
+
+  /** A new capture; null beyond the limit. */
+  private make(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
+    const { signal, fullgraph } = this.settings;
+    if (signal?.aborted) throw cancelled(signal);
+    const rank = currentRuntime();
+    const others = this.entries.filter((entry) => entry.rank === rank);
+    const dynamic = this.dynamicGraphs(rank);
+    const isFull = latestOfGraphs(others).length >= config.recompileLimit;
+    const mayServe = dynamic.mayServe(inputs);
+    if (isFull && this.isWarned && !fullgraph && !mayServe) return null;
+    const because = latestOfGraphs(others).flatMap(
+      ({ guards }) => guards.difference(args, inputs) ?? [],
+    );
+    if (isFull && !mayServe) return this.refuse(because.at(-1));
+    if (this.isCapturing) throw ownCallError(this.settings.backend, this.title);
+    this.isCapturing = true;
+    try {
+      return whileCompiling(this.title, () => this.newEntry(args, inputs, others, because, isFull));
+    } finally {
+      this.isCapturing = false;
+    }
+  }
+
+  private newEntry(
+    args: readonly unknown[],
+    inputs: readonly Tensor[],
+    others: readonly Entry[],
+    because: readonly Difference[],
+    isFull: boolean,
+  ): Entry | null {
+    const rank = currentRuntime();
+    const dynamic = this.dynamicGraphs(rank);
+    prepare(args);
+    const collector = this.collector(args);
+    const captured = this.capture(args, collector);
+    const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
+    const sample =
+      captured instanceof CompileError
+        ? null
+        : sampleOf(captured.graph, collector.constantTensors, inputs);
+    const serving = sample === null ? null : dynamic.serving(sample);
+    if (isFull && serving === null) {
+      dynamic.missed();
+      return this.isWarned && !this.settings.fullgraph ? null : this.refuse(because.at(-1));
+    }
+    dynamic.reason = null;
+    const compiled =
+      captured instanceof CompileError || sample === null
+        ? UNCOMPILED
+        : this.compiled(captured, inputs, serving ?? this.generalised(args, inputs, sample));
+    const known = new Set(others.flatMap(({ constants }) => [...constants]));
+    const entry: Entry = {
+      functionName: nameOf(this.fn),
+      because: serving === null ? because : [],
+      specialised: dynamic.reason,
+      rank,
+      ...compiled,
+      refusal,
+      guards: collector.guards(inputs, known),
+      byArguments: refusal !== null && numberOfBreaks(others, args) + 1 === MAX_BREAKS,
+      constants: collector.constantTensors,
+      lastUse: this.calls,
+    };
+    this.dropLeastUsed(entry);
+    this.entries.push(entry);
+    for (const observe of observers) observe(entry);
+    return entry;
+  }
+
+  private collector(args: readonly unknown[]): GuardCollector {
+    return new GuardCollector(args, this.receiver, this.rebound?.places());
+  }
+
+  private dynamicGraphs(rank: RankRuntime): DynamicGraphs {
+    let found = this.dynamic.get(rank);
+    if (found === undefined) {
+      found = new DynamicGraphs();
+      this.dynamic.set(rank, found);
+    }
+    return found;
+  }
+
+  /** A dynamic graph of the capture; null if it gets a graph of fixed shapes. */
+  private generalised(
+    args: readonly unknown[],
+    inputs: readonly Tensor[],
+    sample: Sample,
+  ): DynamicGraph | null {
+    const dynamic = this.dynamicGraphs(currentRuntime());
+    const { settings, fn } = this;
+    // Attributes of modules keep their sizes.
+    const given = this.rebound === null ? inputs : tensorsIn(args);
+    const marked = changeablePlaces(given, true);
+    const atOnce = settings.dynamic === true ? changeablePlaces(given, false) : marked;
+    const capture = { fn, args, guards: () => this.collector(args) };
+    const made =
+      (settings.dynamic === false ? null : dynamic.generalised(sample)) ??
+      (atOnce.length === 0 ? null : dynamic.generalisedAtOnce(capture, inputs, sample, atOnce));
+    checkMarks(inputs, made, dynamic.reason);
+    if (made === null && settings.dynamic !== false) dynamic.keep(sample);
+    return made;
+  }
+
+  private compiled(
+    { graph, outputs, rebuild }: Capture,
+    inputs: readonly Tensor[],
+    dynamic: DynamicGraph | null,
+  ): Compiled {
+    const compile = (of: Graph): CompiledGraph => {
+      of.title = this.title;
+      const { backend } = this.settings;
+      return madeBy(backendOfCompile(backend), of.title, backend(new GraphModule(of), inputs));
+    };
+    if (dynamic === null) return { graph, run: compile(graph), rebuild, unchecked: outputs };
+    if (dynamic.compiled === null) {
+      const copy = copyGraph(dynamic.sample.graph).graph;
+      dynamic.compiled = { graph: copy, run: compile(copy) };
+    }
+    return { ...dynamic.compiled, rebuild, unchecked: outputs };
+  }
+
+  /** Keeps the number of shapes of a dynamic graph bounded. */
+  private dropLeastUsed({ run }: Entry): void {
+    const same = this.entries.filter((entry) => run !== null && entry.run === run);
+    if (same.length < MAX_SHAPES) return;
+    const least = same.reduce((a, b) => (b.lastUse < a.lastUse ? b : a));
+    this.entries.splice(this.entries.indexOf(least), 1);
+  }
+
+  /** A capture, or the reason why the function runs uncompiled. */
+  private capture(args: readonly unknown[], collector: GuardCollector): Capture | CompileError {
+    const { fullgraph, signal } = this.settings;
+    try {
+      if (suspends(this.fn)) throw suspendedError(nameOf(this.fn));
+      return capture(this.fn, args, collector, signal);
+    } catch (error) {
+      collector.restore();
+      if (fullgraph || !(error instanceof CompileError) || signal?.aborted)
+        throw freedTensor(error, nameOf(this.fn), args, () => freedInCapture(error, collector));
+      return error;
+    }
+  }
+
+  /** @throws CompileError with `fullgraph` */
+  private refuse(latest: Difference | undefined): null {
+    const { settings, fn, entries } = this;
+    this.isWarned = true;
+    const changes = entries.flatMap(({ because }) => because.at(-1) ?? []);
+    reportLimit(nameOf(fn), latest ? [...changes, latest] : changes, settings.fullgraph);
+    return null;
+  }
+}
+
+const serves = ({ byArguments, guards }: Entry, args: readonly unknown[], inputs: Tensors) =>
+  byArguments ? guards.matchArguments(args) : guards.match(args, inputs);
+
+const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>
+  entries.filter(({ run, guards }) => run === null && guards.matchArguments(args)).length;
