@@ -106,7 +106,10 @@ export class OpNode extends Node implements VjpContext<object> {
   }
 
   needs(i: number): boolean {
-    return this.edges[i] !== null && this.edges[i] !== undefined;
+    const edge = this.edges[i];
+    if (edge === null || edge === undefined) return false;
+    const pass = this.task?.run;
+    return pass === undefined || pass.reaches(edge.node);
   }
 
   input(i: number): Tensor {
