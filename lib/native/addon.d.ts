@@ -133,9 +133,15 @@ export interface Addon extends ProfileCalls {
    * storage, then random state; afterwards the handles of the outputs. Returns as {@link submit}
    * does for `withTokens`, or false, and has done nothing, if a given storage was freed, is too
    * small, has no value, or is of an ArrayBuffer or another device. When it throws, words[0] is the
-   * index of the command that failed, or -1 if none has run.
+   * index of the command that failed, or -1 if none has run. Where memory ran out before another
+   * one, a call with `goesOn` continues the run.
    */
-  runPlan(plan: number, stream: number, withTokens: boolean): undefined | false | Token | Token[];
+  runPlan(
+    plan: number,
+    stream: number,
+    withTokens: boolean,
+    goesOn?: boolean,
+  ): undefined | false | Token | Token[];
 
   /** Allocates on the stream; writes the handle to words[0]. */
   allocate(stream: number, bytes: number, withToken: boolean): undefined | Token;

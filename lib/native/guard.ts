@@ -55,7 +55,8 @@ export function guard(native: NativeAddon): Addon {
   return {
     ...(Object.fromEntries(plain) as Addon),
     submit: (numWords) => value(submit(numWords)),
-    runPlan: (plan, stream, withTokens) => value(runPlan(plan, stream, withTokens)),
+    runPlan: (plan, stream, withTokens, goesOn = false) =>
+      value(runPlan(plan, stream, withTokens, goesOn)),
     collective: (numWords) => value(collective(numWords)),
     allocate: (stream, bytes, withToken) => value(allocate(stream, bytes, withToken)),
     release: (handle) => value(release(handle)),

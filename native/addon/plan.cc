@@ -1,13 +1,16 @@
 // Plans: the commands of a graph, decoded and checked once, and run by one call with the memory of
 // that time. native/README.md has the layout of the words.
+#include <algorithm>
+
 #include "../include/text.h"
 #include "command.h"
 #include "contracts.h"
 
 namespace shardwise {
 
-// Its views refer to memory by slots: the given storages, then the outputs, which each run
-// allocates, then the arena: one block with all other results, which lives as long as the run.
+// Its views refer to memory by slots: the given storages, then the outputs, which each run allocates
+// before their first use, then the arena: one block with all other results, which lives as long as
+// the run. Some given storages are freed behind their last use.
 struct Plan {
   // A view starts at byte `first` of its slot.
   struct Operand {
@@ -19,7 +22,7 @@ struct Plan {
     KernelCall call{};
     int64_t cost = 0;
     size_t views = 0, params = 0;  // its first ones
-    size_t uses_end = 0, writes_end = 0;
+    size_t operands_end = 0, uses_end = 0, writes_end = 0, frees_end = 0;
     bool draws = false;
   };
   // A parameter that each run gets as a word.
@@ -41,6 +44,9 @@ struct Plan {
   std::vector<Draw> draws;
   // Slots by command: those that it is the first to use, and those that it writes.
   std::vector<size_t> first_uses, writes;
+  std::vector<size_t> frees;         // given slots by the command behind which they are freed
+  std::vector<int64_t> freed_after;  // that command by given slot; -1 for none
+  std::vector<bool> used;            // by slot: whether a command uses it
 
   struct Slot {
     int64_t handle = 0;
@@ -48,6 +54,14 @@ struct Plan {
     char* data = nullptr;
   };
   std::vector<Slot> slots;  // of the present run
+  // How far it has come. It stops before a command whose outputs find no memory, so that it can go
+  // on after a garbage collection.
+  struct Progress {
+    size_t command = 0, operand = 0, use = 0, write = 0, free = 0;
+    bool stopped = false;
+  };
+  Progress progress;
+  std::vector<std::pair<int64_t, bool>> handles;  // of given slots, and whether one is freed
 };
 
 namespace {
@@ -83,9 +97,15 @@ class PlanReader {
       plan_.bytes.push_back(bytes);
     }
     plan_.bytes.push_back(arena);
+    for (int64_t i = 0; i < given; i++) {
+      int64_t command;
+      if (!in_.next(&command) || command < -1 || command >= commands)
+        return bad(error_, "the command behind which a storage is freed", 0);
+      plan_.freed_after.push_back(command);
+    }
     plan_.slots.resize(plan_.bytes.size());
     plan_.items.assign(plan_.bytes.size(), 1);
-    used_.assign(plan_.bytes.size(), false);
+    plan_.used.assign(plan_.bytes.size(), false);
     plan_.commands.resize(static_cast<size_t>(commands));
     for (Plan::Command& command : plan_.commands) {
       const Status status = read_command(command);
@@ -119,8 +139,9 @@ class PlanReader {
     for (int64_t i = 0; i < inputs + outputs; i++) {
       // A command without outputs changes its inputs.
       const bool writes = outputs == 0 || i >= inputs;
-      if (!read_operand(writes, i >= inputs)) return bad(error_, "operand", index);
+      if (!read_operand(index, writes, i >= inputs)) return bad(error_, "operand", index);
     }
+    command.operands_end = plan_.operands.size();
     command.uses_end = plan_.first_uses.size();
     command.writes_end = plan_.writes.size();
     return read_params(command, index, params, draws);
@@ -143,7 +164,7 @@ class PlanReader {
     return kOk;
   }
 
-  bool read_operand(bool writes, bool output) {
+  bool read_operand(size_t command, bool writes, bool output) {
     TensorView view{};
     int64_t kind, dtype;
     double value;
@@ -164,7 +185,11 @@ class PlanReader {
       // an output whose elements share memory: the order of writes would decide
       if (output && view.numel > extent) return false;
       if (!reach(static_cast<size_t>(kind), first, extent, item_size(view.dtype))) return false;
-      use(static_cast<size_t>(kind), extent > 0 ? first : 0, writes);
+      const auto slot = static_cast<size_t>(kind);
+      if (slot < plan_.num_given && plan_.freed_after[slot] >= 0 &&
+          static_cast<size_t>(plan_.freed_after[slot]) < command)
+        return false;
+      use(slot, extent > 0 ? first : 0, writes);
     }
     plan_.views.push_back(view);
     return true;
@@ -185,13 +210,26 @@ class PlanReader {
 
   void use(size_t slot, int64_t first, bool writes) {
     plan_.operands.push_back({plan_.views.size(), slot, first});
-    if (!used_[slot]) plan_.first_uses.push_back(slot);
-    used_[slot] = true;
+    if (!plan_.used[slot]) plan_.first_uses.push_back(slot);
+    plan_.used[slot] = true;
     if (writes) plan_.writes.push_back(slot);
+  }
+
+  void list_frees() {
+    std::vector<size_t> counts(plan_.commands.size() + 1, 0);
+    for (const int64_t command : plan_.freed_after)
+      if (command >= 0) counts[static_cast<size_t>(command) + 1]++;
+    for (size_t i = 1; i < counts.size(); i++) counts[i] += counts[i - 1];
+    plan_.frees.resize(counts.back());
+    for (size_t i = 0; i < plan_.commands.size(); i++) plan_.commands[i].frees_end = counts[i + 1];
+    for (size_t slot = 0; slot < plan_.num_given; slot++)
+      if (plan_.freed_after[slot] >= 0)
+        plan_.frees[counts[static_cast<size_t>(plan_.freed_after[slot])]++] = slot;
   }
 
   // All lists are complete: what points into them stays valid.
   Status link() {
+    list_frees();
     const Backend* backend = Devices::get().backend(plan_.device);
     size_t at = 0;
     plan_.dims.push_back(0);  // views without dims point behind the others, not to null
@@ -218,7 +256,6 @@ class PlanReader {
   Plan& plan_;
   WordReader in_;
   ErrorText* error_;
-  std::vector<bool> used_;
   int64_t stated_ = 0;
 };
 
@@ -258,81 +295,136 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
   return token;
 }
 
+// Whether a storage that the run frees is given twice.
+bool frees_shared(Plan& plan) {
+  if (plan.frees.empty()) return false;
+  plan.handles.clear();
+  for (size_t i = 0; i < plan.num_given; i++)
+    plan.handles.emplace_back(plan.slots[i].handle, plan.freed_after[i] >= 0);
+  std::sort(plan.handles.begin(), plan.handles.end());
+  for (size_t i = 1; i < plan.handles.size(); i++)
+    if (plan.handles[i].second && plan.handles[i].first == plan.handles[i - 1].first) return true;
+  return false;
+}
+
 // Resolves the given storages. False if a command needs more than their memory as it is: one was
 // freed, is too small, has no value, belongs to an ArrayBuffer or another device.
 bool bind_given(Environment& state, Plan& plan) {
   for (size_t i = 0; i < plan.num_given; i++) {
-    StorageEntry* entry = state.storages.find(to_integer(state.words[2 * i]));
+    const int64_t handle = to_integer(state.words[2 * i]);
+    StorageEntry* entry = state.storages.find(handle);
     const int64_t first = to_integer(state.words[2 * i + 1]);
     if (!entry || first < 0 || entry->adopted || entry->no_value || entry->device != plan.device)
       return false;
     const bool reached = plan.bytes[i] > 0;
     if (first % plan.items[i] != 0) return false;
     if (reached && first > entry->bytes - plan.bytes[i]) return false;
-    plan.slots[i] = {0, entry, reached ? entry->data + first : entry->data};
+    plan.slots[i] = {handle, entry, reached ? entry->data + first : entry->data};
   }
-  return true;
+  return !frees_shared(plan);
 }
 
 void release_from(Environment& state, Plan& plan, size_t first) {
-  for (size_t i = first; i < plan.slots.size(); i++)
+  for (size_t i = first; i < plan.slots.size(); i++) {
     if (plan.slots[i].handle) state.release(plan.slots[i].handle, false);
+    plan.slots[i] = {};
+  }
 }
 
-Status allocate_slots(Environment& state, Plan& plan, Stream& stream, ErrorText* error) {
-  for (size_t i = plan.num_given; i < plan.slots.size(); i++) plan.slots[i] = {};
+Status allocate_slot(Environment& state, Plan& plan, Stream& stream, size_t i, ErrorText* error) {
+  Plan::Slot& slot = plan.slots[i];
+  const Status status = allocate_storage(state, stream, plan.bytes[i], &slot.handle, error);
+  if (!status.ok()) {
+    slot.handle = 0;
+    return status;
+  }
+  slot.entry = state.storages.find(slot.handle);
+  slot.data = slot.entry->data;
+  return kOk;
+}
+
+// The arena, and outputs that no command uses.
+Status allocate_first(Environment& state, Plan& plan, Stream& stream, ErrorText* error) {
+  const size_t arena = plan.slots.size() - 1;
   for (size_t i = plan.num_given; i < plan.slots.size(); i++) {
-    Plan::Slot& slot = plan.slots[i];
-    if (plan.bytes[i] == 0 && i == plan.slots.size() - 1) continue;  // a plan without an arena
-    const Status status = allocate_storage(state, stream, plan.bytes[i], &slot.handle, error);
-    if (!status.ok()) {
-      slot.handle = 0;
-      release_from(state, plan, plan.num_given);
-      return status;
-    }
-    slot.entry = state.storages.find(slot.handle);
-    slot.data = slot.entry->data;
+    const bool needed = i == arena ? plan.bytes[i] > 0 : !plan.used[i];
+    if (!needed) continue;
+    const Status status = allocate_slot(state, plan, stream, i, error);
+    if (!status.ok()) return status;
   }
   return kOk;
 }
 
-void bind_views(Environment& state, Plan& plan) {
-  for (const Plan::Operand& operand : plan.operands) {
+// Makes ready what a command uses first: outputs, and the views.
+Status prepare(Environment& state, Plan& plan, const Plan::Command& command, Stream& stream,
+               ErrorText* error) {
+  Plan::Progress& at = plan.progress;
+  for (size_t i = at.use; i < command.uses_end; i++) {
+    const size_t slot = plan.first_uses[i];
+    if (slot < plan.num_given || slot == plan.slots.size() - 1 || plan.slots[slot].handle) continue;
+    const Status status = allocate_slot(state, plan, stream, slot, error);
+    if (!status.ok()) return status;
+  }
+  for (; at.operand < command.operands_end; at.operand++) {
+    const Plan::Operand& operand = plan.operands[at.operand];
     char* data = plan.slots[operand.slot].data;
     plan.views[operand.view].data = operand.first > 0 ? data + operand.first : data;
   }
-  const double* words = state.words + 2 * plan.num_given;
-  for (const Plan::Draw& draw : plan.draws) plan.params[draw.param] = words[draw.word];
+  // Not before its first use: the stream then waits for other streams that wrote the storage.
+  for (; at.use < command.uses_end; at.use++)
+    if (StorageEntry* entry = plan.slots[plan.first_uses[at.use]].entry)
+      state.touch(*entry, stream);
+  return kOk;
 }
 
-// Runs or enqueues all commands; `failed` is then the index of the one that failed.
-Status run_commands(Environment& state, Plan& plan, Stream& stream, size_t* failed,
-                    ErrorText* error) {
-  size_t use = 0, write = 0;
+void settle_command(Environment& state, Plan& plan, const Plan::Command& command, Stream& stream) {
+  Plan::Progress& at = plan.progress;
+  for (; at.write < command.writes_end; at.write++)
+    if (StorageEntry* entry = plan.slots[plan.writes[at.write]].entry)
+      state.write(*entry, stream, false);
+  for (; at.free < command.frees_end; at.free++) {
+    Plan::Slot& slot = plan.slots[plan.frees[at.free]];
+    if (plan.used[plan.frees[at.free]]) slot.entry->last_sequence = stream.claimed();
+    state.release(slot.handle, false);
+    slot = {};
+  }
+}
+
+// Runs or enqueues all commands, from the one on that the run has come to.
+Status run_commands(Environment& state, Plan& plan, Stream& stream, ErrorText* error) {
+  Plan::Progress& at = plan.progress;
   Status status = kOk;
-  for (size_t i = 0; i < plan.commands.size() && status.ok(); i++) {
-    Plan::Command& command = plan.commands[i];
-    // Not before its first use: the stream then waits for other streams that wrote the storage.
-    for (; use < command.uses_end; use++)
-      if (plan.slots[plan.first_uses[use]].entry)
-        state.touch(*plan.slots[plan.first_uses[use]].entry, stream);
+  for (; at.command < plan.commands.size() && status.ok(); at.command++) {
+    Plan::Command& command = plan.commands[at.command];
+    status = prepare(state, plan, command, stream, error);
+    if (!status.ok()) {
+      at.stopped = status.code == Code::OutOfMemory;
+      break;
+    }
     // Its parameters have changed since they were checked.
     if (command.draws) status = check_contract(command.call, stream.backend()->kernels, error);
     if (status.ok())
       status = runs_inline(stream, command.cost) ? run_inline(stream, command.call, error)
                                                  : stream.enqueue_kernel(command.call, error);
-    if (status.ok())
-      for (; write < command.writes_end; write++)
-        if (plan.slots[plan.writes[write]].entry)
-          state.write(*plan.slots[plan.writes[write]].entry, stream, false);
-    if (status.ok() && state.blocking) status = state.synchronize(stream, error);
-    if (!status.ok()) *failed = i;
+    if (!status.ok()) break;
+    settle_command(state, plan, command, stream);
+    if (state.blocking) status = state.synchronize(stream, error);
+    if (!status.ok()) break;
   }
   const uint64_t sequence = stream.claimed();
-  for (size_t i = 0; i < use; i++)
-    if (plan.slots[plan.first_uses[i]].entry)
-      plan.slots[plan.first_uses[i]].entry->last_sequence = sequence;
+  for (size_t i = 0; i < at.use; i++)
+    if (StorageEntry* entry = plan.slots[plan.first_uses[i]].entry) entry->last_sequence = sequence;
   return status;
+}
+
+// Begins a run. False if the given storages do not fit.
+bool begin_run(Environment& state, Plan& plan) {
+  release_from(state, plan, plan.num_given);  // of a run that stopped and did not go on
+  plan.progress = {};
+  if (!bind_given(state, plan)) return false;
+  const double* words = state.words + 2 * plan.num_given;
+  for (const Plan::Draw& draw : plan.draws) plan.params[draw.param] = words[draw.word];
+  return true;
 }
 
 napi_value output_tokens(Environment& state, const Plan& plan) {
@@ -347,8 +439,16 @@ napi_value output_tokens(Environment& state, const Plan& plan) {
   return result;
 }
 
+// Whether all memory is there that a run which stopped goes on with.
+bool holds_all(Environment& state, const Plan& plan) {
+  return std::all_of(plan.slots.begin(), plan.slots.end(), [&](const Plan::Slot& slot) {
+    return slot.handle == 0 || state.storages.find(slot.handle) == slot.entry;
+  });
+}
+
 // Fails with the index of the command in the first word, or -1 if none has run.
-napi_value run_words(Environment& state, int64_t id, int64_t stream_id, bool with_tokens) {
+napi_value run_words(Environment& state, int64_t id, int64_t stream_id, bool with_tokens,
+                     bool goes_on) {
   napi_env env = state.env;
   const auto found = state.plans.find(id);
   Stream* stream = state.stream(stream_id);
@@ -357,42 +457,51 @@ napi_value run_words(Environment& state, int64_t id, int64_t stream_id, bool wit
   Plan& plan = *found->second;
   if (stream->device_code() != plan.device)
     return fail_call(env, Code::Device, "runPlan: the stream is of another device than the plan");
+  if (goes_on && (!plan.progress.stopped || !holds_all(state, plan)))
+    return fail_call(env, Code::Invalid, "runPlan: the plan has no run that can go on");
   state.settle_accounts();
-  if (!bind_given(state, plan)) return boolean_value(env, false);
   ErrorText error;
-  Status status = allocate_slots(state, plan, *stream, &error);
+  Status status = kOk;
+  if (goes_on) {
+    plan.progress.stopped = false;
+  } else {
+    if (!begin_run(state, plan)) return boolean_value(env, false);
+    status = allocate_first(state, plan, *stream, &error);
+  }
+  if (status.ok()) status = run_commands(state, plan, *stream, &error);
   if (!status.ok()) {
-    state.words[0] = -1;
+    const size_t failed = plan.progress.command;
+    const bool stopped = plan.progress.stopped && failed > 0 && !goes_on;
+    plan.progress.stopped = stopped;
+    if (!stopped) release_from(state, plan, plan.num_given);
+    const bool none_ran = failed == 0 && status.code == Code::OutOfMemory;
+    state.words[0] = none_ran ? -1 : static_cast<double>(failed);
     return fail_call(env, status.code, error);
   }
-  bind_views(state, plan);
-  size_t failed = 0;
-  status = run_commands(state, plan, *stream, &failed, &error);
-  const size_t arena = plan.num_given + plan.num_outputs;
-  if (!status.ok()) {
-    release_from(state, plan, plan.num_given);
-    state.words[0] = static_cast<double>(failed);
-    return fail_call(env, status.code, error);
+  release_from(state, plan, plan.num_given + plan.num_outputs);
+  napi_value tokens = with_tokens && plan.num_outputs > 0 ? output_tokens(state, plan) : nullptr;
+  for (size_t i = 0; i < plan.num_outputs; i++) {
+    Plan::Slot& slot = plan.slots[plan.num_given + i];
+    state.words[i] = static_cast<double>(slot.handle);
+    slot = {};
   }
-  release_from(state, plan, arena);
-  for (size_t i = 0; i < plan.num_outputs; i++)
-    state.words[i] = static_cast<double>(plan.slots[plan.num_given + i].handle);
-  return with_tokens && plan.num_outputs > 0 ? output_tokens(state, plan) : nullptr;
+  return tokens;
 }
 
 napi_value run_plan(napi_env env, napi_callback_info info) {
-  napi_value raw[3] = {};
-  size_t argc = 3;
+  napi_value raw[4] = {};
+  size_t argc = 4;
   void* data;
   napi_get_cb_info(env, info, &argc, raw, nullptr, &data);
   double plan = 0, stream = 0;
-  bool with_tokens = false;
+  bool with_tokens = false, goes_on = false;
   napi_get_value_double(env, raw[0], &plan);
   napi_get_value_double(env, raw[1], &stream);
   napi_get_value_bool(env, raw[2], &with_tokens);
+  napi_get_value_bool(env, raw[3], &goes_on);
   Environment& state = *static_cast<Environment*>(data);
   return answer(env, state.failure,
-                run_words(state, to_integer(plan), to_integer(stream), with_tokens));
+                run_words(state, to_integer(plan), to_integer(stream), with_tokens, goes_on));
 }
 
 }  // namespace

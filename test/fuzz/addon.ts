@@ -190,7 +190,7 @@ function planCall(run: AddonCase): void {
   for (let times = rng.int(1, 3); times > 0; times--) {
     const withTokens = rng.chance(0.5);
     writeWords(plan.run);
-    const result = run.call('runPlan', [id, run.stream(), withTokens]);
+    const result = run.call('runPlan', [id, run.stream(), withTokens, rng.chance(0.1)]);
     if (result === undefined || result.value === false) continue;
     run.handles.push(...words.slice(0, plan.outputs));
     if (withTokens) run.tokens.push(result.value);

@@ -69,6 +69,7 @@ export function planOf(rng: Rng, commands: readonly Command[]): FuzzedPlan {
     draws,
     commands.length,
     ...outputs,
+    ...given.map(() => (rng.chance(0.8) ? -1 : rng.int(0, commands.length - 1))),
     ...body,
   ];
   for (let n = rng.pick([0, 0, 0, 1, 2]); n > 0; n--)

@@ -40,6 +40,8 @@ interface Parts {
   outputs?: number[];
   arena?: number;
   draws?: number;
+  /** The command behind which each given storage is freed. */
+  frees?: number[];
   commands: number[][];
 }
 
@@ -48,6 +50,7 @@ const planWords = ({
   outputs = [32],
   arena = 0,
   draws = 0,
+  frees = new Array(Math.max(0, Math.min(given, 9))).fill(-1),
   commands,
 }: Parts): number[] => [
   given,
@@ -56,6 +59,7 @@ const planWords = ({
   draws,
   commands.length,
   ...outputs,
+  ...frees,
   ...commands.flat(),
 ];
 
@@ -111,6 +115,15 @@ const misfits: Record<string, Parts> = {
     draws: 1,
     commands: [[...exp.slice(0, 4), 1, 0, ...exp.slice(6), 0, 1]],
   },
+  'a storage that is freed before its last use': {
+    outputs: [32, 32],
+    frees: [0],
+    commands: [
+      command('exp', [vector(0, 8)], vector(1, 8), [0]),
+      command('exp', [vector(0, 8)], vector(2, 8), [0]),
+    ],
+  },
+  'a storage that is freed behind no command': { frees: [1], commands: [exp] },
   'a negative number of storages': { given: -1, commands: [exp] },
   'more storages than words fit': { given: 2 ** 40, commands: [] },
   'more outputs than words fit': { outputs: new Array(2 ** 19).fill(0), commands: [] },
@@ -156,6 +169,62 @@ describe('a plan of the addon', () => {
     addon.release(output);
     addon.release(given);
     assert.equal(addon.memoryStats(0).allocatedBytes, before);
+  });
+
+  it('frees given storages behind their last use, before it allocates what comes later', () => {
+    const large = 2 ** 20;
+    const chain = planWords({
+      outputs: [4 * large, 4 * large],
+      arena: 32,
+      frees: [1],
+      commands: [
+        command('exp', [vector(0, 8)], vector(3, 8), [0]),
+        command('exp', [vector(0, large)], vector(1, large), [0]),
+        command('exp', [vector(3, 8)], vector(2, 8), [0]),
+      ],
+    });
+    const id = create(chain);
+    const given = storage(4 * large);
+    const before = addon.memoryStats(0).allocatedBytes;
+    addon.resetPeakStats(0);
+    words.set([given, 0]);
+    addon.runPlan(id, stream, false);
+    const outputs = [...words.subarray(0, 2)];
+    const { allocatedBytes, peakAllocatedBytes } = addon.memoryStats(0);
+    assert.ok(peakAllocatedBytes - before < 4.1 * large, `${peakAllocatedBytes - before}`);
+    assert.ok(Math.abs(allocatedBytes - before - 4 * large) < 4096);
+    words.set([given, 0]);
+    assert.equal(addon.runPlan(id, stream, false), false, 'it is freed');
+    for (const handle of outputs) addon.release(handle);
+  });
+
+  it('does not free a storage that it is given twice', () => {
+    const add = command('exp', [vector(0, 8)], vector(2, 8), [0]);
+    const id = create(planWords({ given: 2, frees: [0, -1], commands: [add] }));
+    const given = storage(32);
+    words.set([given, 0, given, 0]);
+    assert.equal(addon.runPlan(id, stream, false), false);
+    addon.release(given);
+  });
+
+  it('goes on behind a command whose outputs found no memory, and only then', () => {
+    const id = create(
+      planWords({
+        outputs: [32, 2 ** 49],
+        commands: [exp, command('exp', [vector(1, 8)], vector(2, 8), [0])],
+      }),
+    );
+    const given = storage(32);
+    const before = addon.memoryStats(0).allocatedBytes;
+    assert.throws(() => addon.runPlan(id, stream, false, true), code('SW_INVALID'));
+    for (const goesOn of [false, true]) {
+      words.set([given, 0]);
+      assert.throws(() => addon.runPlan(id, stream, false, goesOn), code('SW_OUT_OF_MEMORY'));
+      assert.equal(words[0], 1);
+    }
+    assert.equal(addon.memoryStats(0).allocatedBytes, before);
+    assert.throws(() => addon.runPlan(id, stream, false, true), code('SW_INVALID'));
+    addon.release(given);
   });
 
   it('does not run with storages that do not fit', () => {

@@ -12,6 +12,11 @@ export interface PlanValues extends NumberedSteps {
   readonly roots: readonly number[];
   /** The last step that reads each value; -1 for none, Infinity for results. */
   readonly lastReads: readonly number[];
+  /**
+   * For each root, the last step that uses its memory; Infinity if it is that of a result, or if a
+   * step may keep it.
+   */
+  readonly lastUses: readonly number[];
   /** Values before the first step whose memory nobody needs after the run. */
   readonly donated: ReadonlySet<number>;
   /** The operands that calls overwrite with their result, because nothing reads them later. */
@@ -35,7 +40,7 @@ export const isOwnCollective = ({ node }: Step): boolean =>
   node.op?.traits.includes('collective') ?? false;
 
 /** Whether a step may keep the memory that it gets. */
-export const mayKeep = (step: Step): boolean =>
+const mayKeep = (step: Step): boolean =>
   step.node.op === null || (step.node.op.compute !== null && !isOwnCollective(step));
 
 /** What values alias, and what calls overwrite. */
@@ -43,19 +48,21 @@ function aliasesOf(
   { steps, initial, metas }: NumberedSteps,
   lastReads: readonly number[],
   donated: ReadonlySet<number>,
-): Pick<PlanValues, 'roots' | 'updated'> {
+): Pick<PlanValues, 'roots' | 'lastUses' | 'updated'> {
   const roots = initial.map((_, i) => i);
   for (const step of steps) {
     const from = aliased(step);
     if (from >= 0) roots[step.at] = roots[from] as number;
   }
-  const lastUse = lastUses(roots, lastReads);
+  const lastUses = usesOf(roots, lastReads);
   const owned = new Set(donated);
   for (const step of steps)
     if (aliased(step) < 0 && step.node.op?.compute === null)
       for (let i = 0; i < step.outputs; i++) owned.add(step.at + i);
   for (const step of steps)
-    if (mayKeep(step)) for (const i of step.inputs) owned.delete(roots[i] as number);
+    if (mayKeep(step))
+      for (const i of [...step.inputs, step.into])
+        if (i >= 0) lastUses[roots[i] as number] = Number.POSITIVE_INFINITY;
   const updated = new Map<Step, number>();
   for (const [position, step] of steps.entries()) {
     const from = aliased(step);
@@ -63,13 +70,13 @@ function aliasesOf(
     const operand = updatedOperand(step, metas);
     if (operand < 0) continue;
     const root = roots[operand] as number;
-    if (!owned.has(root) || (lastUse[root] as number) > position) continue;
+    if (!owned.has(root) || (lastUses[root] as number) > position) continue;
     if (step.inputs.filter((i) => roots[i] === root).length > 1) continue;
     updated.set(step, operand);
     roots[step.at] = root;
-    lastUse[root] = lastUse[step.at] as number;
+    lastUses[root] = Math.max(position, lastUses[step.at] as number);
   }
-  return { roots, updated };
+  return { roots, lastUses, updated };
 }
 
 /** The value whose memory the first result of a step has; -1 if it has its own. */
@@ -79,7 +86,7 @@ function aliased({ node, inputs, into }: Step): number {
 }
 
 /** The last step that reads the memory of each root. */
-function lastUses(roots: readonly number[], lastReads: readonly number[]): number[] {
+function usesOf(roots: readonly number[], lastReads: readonly number[]): number[] {
   const last = lastReads.slice();
   for (const [value, root] of roots.entries())
     last[root] = Math.max(last[root] as number, lastReads[value] as number);

@@ -10,7 +10,7 @@ import type { Graph } from '../graph/graph.js';
 import type { Step } from '../graph/graph-module.js';
 import { lint } from '../graph/lint.js';
 import { stepWatch } from '../graph/step-watch.js';
-import { isOwnCollective, mayKeep, type PlanValues, planValues } from './plan-values.js';
+import { isOwnCollective, type PlanValues, planValues } from './plan-values.js';
 import { runOneByOne, Segment } from './segment.js';
 import { SegmentBuilder } from './segment-builder.js';
 
@@ -140,7 +140,7 @@ function divide(values: PlanValues): { parts: Part[]; partOf: number[] } {
   const close = (): void => {
     if (builder.steps.length > 0 || builder.hasPrelude) {
       const end = position;
-      parts.push(builder.build((value) => (values.lastReads[value] as number) >= end));
+      parts.push(builder.build(end));
     }
     builder = new SegmentBuilder(values);
   };
@@ -173,22 +173,12 @@ function freedAfter(
   parts: readonly Part[],
   partOf: readonly number[],
 ): number[][] {
-  const { steps, roots, lastReads, donated } = values;
-  const kept = new Set<number>();
-  const last = new Map<number, number>();
-  for (const [value, root] of roots.entries()) {
-    const read = lastReads[value] as number;
-    if (read === Number.POSITIVE_INFINITY) kept.add(root);
-    else if (read >= 0) last.set(root, Math.max(last.get(root) ?? -1, partOf[read] as number));
-  }
-  for (const step of steps)
-    if (mayKeep(step))
-      for (const i of [...step.inputs, step.into]) if (i >= 0) kept.add(roots[i] as number);
+  const { roots, lastUses, donated } = values;
   const freed: number[][] = parts.map(() => []);
   const made = parts.flatMap((part) => madeBy(part));
   for (const value of [...donated, ...made]) {
-    const root = roots[value] as number;
-    if (!kept.has(root)) freed[last.get(root) as number]?.push(value);
+    const last = lastUses[roots[value] as number] as number;
+    if (last >= 0 && last !== Number.POSITIVE_INFINITY) freed[partOf[last] as number]?.push(value);
   }
   return freed;
 }

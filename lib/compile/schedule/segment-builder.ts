@@ -81,8 +81,10 @@ export class SegmentBuilder {
     return true;
   }
 
-  /** The segment; `escapes` says which values are read after it. */
-  build(escapes: (value: number) => boolean): Segment {
+  /** The segment; `end`: the number of steps up to its last one. */
+  build(end: number): Segment {
+    const escapes = (value: number): boolean => (this.graph.lastReads[value] as number) >= end;
+    this.addFrees(end);
     const results: SegmentResult[] = [];
     const same: [number, number][] = [];
     const outputOf = new Map<Storage, number>();
@@ -169,6 +171,7 @@ export class SegmentBuilder {
       device,
       fixed: false,
       used: false,
+      freedAfter: -1,
     });
     this.standIns.set(value, t);
     return t;
@@ -219,6 +222,16 @@ export class SegmentBuilder {
     }
   }
 
+  /** Which donated tensors the commands use last. */
+  private addFrees(end: number): void {
+    const { donated, lastUses } = this.graph;
+    for (const { storage, command } of this.recorder.uses) {
+      const given = this.given.get(storage);
+      if (given === undefined || !donated.has(given.value)) continue;
+      if ((lastUses[given.value] as number) < end) given.freedAfter = command;
+    }
+  }
+
   /** The given tensors that commands or results use; those of commands first. */
   private usedGiven(
     results: readonly SegmentResult[],
@@ -261,6 +274,7 @@ export class SegmentBuilder {
       3 * this.draws.length,
       this.recorder.commands.length,
       ...[...outputOf.keys()].map(({ nbytes }) => nbytes),
+      ...used.map(({ freedAfter }) => freedAfter),
     ];
     const words = new Float64Array(header.length + this.recorder.words.length);
     words.set(header);

@@ -35,6 +35,8 @@ export interface Given {
   fixed: boolean;
   /** Whether a command reads or writes it. */
   used: boolean;
+  /** The command behind which its memory is freed; -1 if the segment leaves that to others. */
+  freedAfter: number;
 }
 
 /** New memory that outlives the segment. */
@@ -143,6 +145,7 @@ export class Segment {
       const t = values[expected.value] as Tensor;
       if (t.storage === null || t.storage.handle <= 0 || t.disposed || !fitsLayout(t, expected))
         return false;
+      if (expected.freedAfter >= 0 && !mayFree(t.storage)) return false;
     }
     for (let i = 0; i < apart.length; i++) {
       const [a, b] = apart[i] as readonly [number, number];
@@ -164,20 +167,22 @@ export class Segment {
     let made: ReturnType<typeof writer.addon.runPlan>;
     try {
       this.patch(values);
-      made = this.runPlan(stream, scope === null);
+      made = this.runPlan(stream, scope === null, false);
     } catch (error) {
-      if (!this.isOutOfMemory(error)) throw this.explain(error);
+      if (!isOutOfMemory(error)) throw this.explain(error, values);
+      const hasBegun = words[0] !== NOTHING_HAS_RUN;
       collectGarbage();
-      this.patch(values);
+      if (!hasBegun) this.patch(values);
       try {
-        made = this.runPlan(stream, scope === null);
+        made = this.runPlan(stream, scope === null, hasBegun);
       } catch (second) {
         // One by one, so that the error names the op that does not fit, or that all fit.
-        if (this.isOutOfMemory(second)) return false;
-        throw this.explain(second);
+        if (isOutOfMemory(second) && words[0] === NOTHING_HAS_RUN) return false;
+        throw this.explain(second, values);
       }
     }
     if (made === false) return false;
+    this.markFreed(values, this.parts.commands.length);
     const storages = new Array<Storage>(outputs.length);
     for (let i = 0; i < storages.length; i++) {
       const storage = new Storage(device, (outputs[i] as SegmentOutput).bytes);
@@ -192,12 +197,25 @@ export class Segment {
     return true;
   }
 
-  private runPlan(stream: number, withTokens: boolean): ReturnType<typeof writer.addon.runPlan> {
+  private runPlan(
+    stream: number,
+    withTokens: boolean,
+    goesOn: boolean,
+  ): ReturnType<typeof writer.addon.runPlan> {
     const { profiler } = hooks;
-    if (profiler === null) return writer.addon.runPlan(this.plan, stream, withTokens);
-    return profiler.plan(this.parts.commands, () =>
-      writer.addon.runPlan(this.plan, stream, withTokens),
-    );
+    const run = (): ReturnType<typeof writer.addon.runPlan> =>
+      writer.addon.runPlan(this.plan, stream, withTokens, goesOn);
+    return profiler === null ? run() : profiler.plan(this.parts.commands, run);
+  }
+
+  /** Marks the donated memory that was freed before the command of this number. */
+  private markFreed(values: readonly RunValue[], end: number): void {
+    const { given } = this.parts;
+    for (let i = 0; i < this.numUsed; i++) {
+      const { freedAfter, value } = given[i] as Given;
+      if (freedAfter >= 0 && freedAfter < end)
+        (values[value] as Tensor).storage?.markFreed('backward used it up');
+    }
   }
 
   /** Writes what differs from run to run: memory of given tensors, random state. */
@@ -258,20 +276,23 @@ export class Segment {
     if (owners.length > 0) addPressure(owners);
   }
 
-  private isOutOfMemory(error: unknown): boolean {
-    return (
-      (error as Partial<NativeError>).code === 'SW_OUT_OF_MEMORY' && words[0] === NOTHING_HAS_RUN
-    );
-  }
-
   /** The error as that of the command which failed. */
-  private explain(error: unknown): unknown {
-    const failed = this.parts.commands[words[0] as number];
+  private explain(error: unknown, values: readonly RunValue[]): unknown {
+    const at = words[0] as number;
+    this.markFreed(values, at);
+    const failed = this.parts.commands[at];
     return failed === undefined
       ? translate(error, 'a compiled graph', [], this.parts.device)
       : translate(error, failed.op.name, failed.inputs, this.parts.device);
   }
 }
+
+const isOutOfMemory = (error: unknown): boolean =>
+  (error as Partial<NativeError>).code === 'SW_OUT_OF_MEMORY';
+
+/** Whether the memory may be freed as soon as commands need it no more. */
+const mayFree = ({ owner, pendingReads }: Storage): boolean =>
+  owner === null && pendingReads === null;
 
 /** Compares identities first; keeps arrays of equal numbers for the next comparison. */
 function fitsLayout(t: Tensor, expected: Given): boolean {
