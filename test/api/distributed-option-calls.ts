@@ -161,6 +161,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
       await dist.distributedCheckpoint.load(checkpoint, state, o);
     },
     'new distributed.DistributedDataParallel': (o) => new dist.DistributedDataParallel(linear(), o),
+    'DistributedDataParallel.join': (o) =>
+      new dist.DistributedDataParallel(linear()).join(() => undefined, o),
     'distributed.checkpoint': (o) =>
       dist.checkpoint((t: Tensor, options: object = {}) => t.exp().sum(options), x(), o),
     'distributed.createSelectiveCheckpointContexts': (o) =>
@@ -204,7 +206,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     ignoredStates: [], syncModuleStates: true, forwardPrefetch: true, useOrigParams: true, deviceMesh: mesh, recurse: false, removeDuplicate: false, writeback: false, offloadParams: true,
     mpParamDtype: 'bfloat16', mpReduceDtype: 'float32', bufferDtype: 'bfloat16', castRootForwardInputs: false,
     strict: false, verify: false, async: true, folder: checkpoint, every: 3, keep: 2, signals: true, rename: (name: string) => name, maxShardBytes: 1e6,
-    useReentrant: false, preserveRngState: false, determinismCheck: 'none', earlyStop: false, allowCacheEntryMutation: true, broadcastBuffers: false, initSync: false, bucketCapMb: 1, findUnusedParameters: true, gradientAsBucketView: false, staticGraph: true, checkpointImpl: 'NO_REENTRANT',
+    useReentrant: false, preserveRngState: false, determinismCheck: 'none', earlyStop: false, allowCacheEntryMutation: true, broadcastBuffers: false, initSync: false, bucketCapMb: 1, findUnusedParameters: true, gradientAsBucketView: false, staticGraph: true, divideByInitialWorldSize: false, enable: false, checkpointImpl: 'NO_REENTRANT',
     checkpointFn: dist.checkpoint, checkpointWrapperFn: (m: nn.AnyModule) => dist.checkpointWrapper(m), checkFn: () => true, contextFn: () => [(fn: () => unknown) => fn(), (fn: () => unknown) => fn()],
   }; // biome-ignore format: a table
   return { calls, values };

@@ -19,6 +19,7 @@ import {
 import { checkNesting, markAs } from '../common/nesting.js';
 import type { ReducedParameter } from './buckets.js';
 import type { CommHook } from './comm-hooks.js';
+import { JoinRounds, ROUND } from './join-rounds.js';
 import { Members } from './members.js';
 import { BufferSync, broadcastModule } from './module-sync.js';
 import { Reducer } from './reducer.js';
@@ -48,6 +49,17 @@ const OPTIONS =
   'processGroup broadcastBuffers initSync bucketCapMb findUnusedParameters ' +
   'gradientAsBucketView staticGraph';
 const OP = 'DistributedDataParallel';
+
+/** Options of {@link DistributedDataParallel.join}. */
+export interface JoinOptions {
+  /**
+   * Whether gradients are divided by the number of all ranks, as before ranks ran out of inputs. If
+   * false, by the number of those that have some. Default: true.
+   */
+  divideByInitialWorldSize?: boolean;
+  /** Whether ranks may run as many steps as they like. If false, `fn` alone runs. Default: true. */
+  enable?: boolean;
+}
 
 type Settings = Required<Omit<DistributedDataParallelOptions, 'processGroup'>> & {
   readonly group: ProcessGroup;
@@ -110,6 +122,7 @@ export class DistributedDataParallel<
   /** Whether the forward before was to reduce gradients. */
   private hasSynced = true;
   private hasHook = false;
+  private readonly group: ProcessGroup;
 
   constructor(module: nn.Module<Args, Result>, options: DistributedDataParallelOptions = {}) {
     super();
@@ -119,6 +132,7 @@ export class DistributedDataParallel<
     const { group, bucketCapMb, findUnusedParameters, staticGraph } = settings;
     const parameters = parametersOf(module);
     this.module = module;
+    this.group = group;
     markAs(OP, this);
     if (settings.initSync) broadcastModule(module, group);
     this.bufferSync = settings.broadcastBuffers ? new BufferSync(module, group) : null;
@@ -140,7 +154,8 @@ export class DistributedDataParallel<
       this.members.check();
       this.reducer.beforeForward();
     }
-    if (this.hasSynced) this.bufferSync?.run();
+    if (this.hasSynced && this.bufferSync?.isNeeded)
+      this.bufferSync.run(this.reducer.rounds?.publishBuffers());
     const result = this.module(...args);
     if (syncs) this.reducer.afterForward(result);
     else if (isGradEnabled()) this.reducer.afterUnsyncedForward();
@@ -171,6 +186,60 @@ export class DistributedDataParallel<
     if (result instanceof Promise) return result.finally(end) as T;
     end();
     return result;
+  }
+
+  /**
+   * Runs `fn`, the training loop of this rank, where ranks have different numbers of inputs. A rank
+   * whose `fn` has ended takes part in the collectives of the others, with gradients of zero, until
+   * all have ended. Then all get the parameters and buffers of the rank that ended last. All ranks
+   * call it; `fn` may return a promise. Resolves to what `fn` returns.
+   *
+   * @throws ArgumentError inside of `fn`
+   * @see PyTorch `DistributedDataParallel.join`
+   * @example
+   * const ddp = new DistributedDataParallel(model);
+   * await ddp.join(() => {
+   *   ddp(x).mean().backward(); // any number of steps
+   * });
+   */
+  async join<T>(fn: () => T | Promise<T>, options: JoinOptions = {}): Promise<T> {
+    checkFunction('join', 'fn', fn);
+    const { divideByInitialWorldSize = true, enable = true } = optionsOf(
+      'join',
+      options,
+      'divideByInitialWorldSize enable',
+    );
+    checkFlag('join', 'divideByInitialWorldSize', divideByInitialWorldSize);
+    checkFlag('join', 'enable', enable);
+    if (!enable) return fn();
+    if (this.reducer.rounds !== null)
+      throw new ArgumentError('join: expected a call outside of fn, got one inside of it', {
+        op: 'join',
+      });
+    const [first] = this.module.parameters();
+    const rounds = new JoinRounds(this.group, first as Tensor, !divideByInitialWorldSize);
+    this.reducer.rounds = rounds;
+    try {
+      const result = await fn();
+      await this.followOthers(rounds);
+      return result;
+    } finally {
+      this.reducer.rounds = null;
+    }
+  }
+
+  /** Takes part in the collectives of ranks that have inputs. */
+  private async followOthers(rounds: JoinRounds): Promise<void> {
+    let isLast = true;
+    for (;;) {
+      const codes = await rounds.exchange(ROUND.ended);
+      if (codes.every((code) => code === ROUND.ended)) break;
+      isLast = false;
+      if (codes.includes(ROUND.buffers)) this.bufferSync?.run(rounds.notSource());
+      if (codes.includes(ROUND.gradients)) this.reducer.reduceZeros();
+    }
+    const last = await rounds.exchange(Number(isLast));
+    broadcastModule(this.module, this.group, last.lastIndexOf(1));
   }
 
   /**

@@ -4,4 +4,5 @@ export { allreduceHook, bf16CompressHook, type CommHook, fp16CompressHook } from
 export {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
+  type JoinOptions,
 } from './distributed-data-parallel.js';

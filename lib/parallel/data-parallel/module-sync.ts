@@ -2,21 +2,32 @@
  * The state of rank 0 on all ranks: of parameters and buffers at first, of buffers in each forward.
  */
 import {
+  allReduce,
   broadcast,
   getGlobalRank,
   type ProcessGroup,
   withPurpose,
 } from '../../distributed/index.js';
-import { cat, foreachCopy_, type nn, noGrad, scope, type Tensor } from '../../index.js';
+import {
+  bool,
+  cat,
+  foreachCopy_,
+  type nn,
+  noGrad,
+  scope,
+  type Tensor,
+  uint8,
+  where,
+} from '../../index.js';
 import { purposeOfTensor } from '../common/same-parameters.js';
 
 /**
- * Copies parameters and buffers of rank 0 to all ranks. All ranks must have the same ones: a
+ * Copies parameters and buffers of one rank of the group, the first, to all ranks. All ranks must have the same ones: a
  * difference is a CollectiveError that names the first, when a value is read.
  */
-export function broadcastModule(module: nn.AnyModule, group: ProcessGroup): void {
+export function broadcastModule(module: nn.AnyModule, group: ProcessGroup, from = 0): void {
   const all = [...module.namedParameters(), ...module.namedBuffers()];
-  const src = getGlobalRank(group, 0);
+  const src = getGlobalRank(group, from);
   for (const [i, [name, t]] of all.entries()) {
     const purpose = purposeOfTensor(
       name,
@@ -41,9 +52,17 @@ export class BufferSync {
     );
   }
 
-  /** Copies the buffers of rank 0 to all ranks: one collective for each dtype and device. */
-  run(): void {
-    if (this.slots.length === 0) return;
+  /** Whether there are buffers. */
+  get isNeeded(): boolean {
+    return this.slots.length > 0;
+  }
+
+  /**
+   * Copies the buffers of rank 0 to all ranks, or those of the rank where `isSource` is true: one
+   * collective for each dtype and device.
+   */
+  run(isSource: Tensor | null = null): void {
+    if (!this.isNeeded) return;
     const kinds = new Map<string, Tensor[]>();
     for (const t of new Set(this.slots.map(({ owner, name }) => owner.getBuffer(name)))) {
       const key = `${t.dtype.name} ${t.device}`;
@@ -51,7 +70,22 @@ export class BufferSync {
       if (list === undefined) kinds.set(key, [t.detach()]);
       else list.push(t.detach());
     }
-    noGrad(() => scope(() => kinds.forEach((list) => this.broadcast(list))));
+    noGrad(() =>
+      scope(() => {
+        for (const list of kinds.values())
+          if (isSource === null) this.broadcast(list);
+          else this.sumFrom(isSource, list);
+      }),
+    );
+  }
+
+  /** No rank knows the source, so all add what they have, and those that are not the source zeros. */
+  private sumFrom(isSource: Tensor, buffers: readonly Tensor[]): void {
+    const flat = cat(buffers.map((t) => t.reshape([-1])));
+    const given = where(isSource.to(flat.device), flat, flat.zerosLike());
+    const summed = flat.dtype === bool ? given.to(uint8) : given;
+    allReduce(summed, { op: 'sum', group: this.group });
+    copyBack(buffers, summed);
   }
 
   private broadcast(buffers: readonly Tensor[]): void {
@@ -63,10 +97,14 @@ export class BufferSync {
     const flat = cat(buffers.map((t) => t.reshape([-1])));
     broadcast(flat, src, { group });
     if (group.rank === 0) return;
-    const parts = flat.split(buffers.map((t) => t.numel()));
-    foreachCopy_(
-      buffers,
-      parts.map((part, i) => part.view((buffers[i] as Tensor).shape)),
-    );
+    copyBack(buffers, flat);
   }
+}
+
+function copyBack(buffers: readonly Tensor[], flat: Tensor): void {
+  const parts = flat.split(buffers.map((t) => t.numel()));
+  foreachCopy_(
+    buffers,
+    parts.map((part, i) => part.view((buffers[i] as Tensor).shape)),
+  );
 }

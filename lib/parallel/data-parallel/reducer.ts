@@ -9,6 +9,7 @@ import { type ProcessGroup, withPurpose } from '../../distributed/index.js';
 import { AutogradError, autograd, foreachCopy_, noGrad, type Tensor, tree } from '../../index.js';
 import { Bucket, planBuckets, type ReducedParameter } from './buckets.js';
 import { allreduceHook, type CommHook } from './comm-hooks.js';
+import type { JoinRounds } from './join-rounds.js';
 import { reachedLeaves } from './unused.js';
 
 export interface ReducerSettings {
@@ -59,6 +60,8 @@ export class Reducer {
   /** The order of the first backward pass, until buckets follow it. */
   private newOrder: readonly ReducedParameter[] | null = null;
   private hasOrder = false;
+  /** While ranks may run out of inputs. */
+  rounds: JoinRounds | null = null;
 
   /** @param all - all parameters, in the order of the module */
   constructor(all: readonly ReducedParameter[], settings: ReducerSettings) {
@@ -197,6 +200,7 @@ export class Reducer {
     }
     this.queueEnd();
     noGrad(() => {
+      if (!this.hasBegun) this.rounds?.publishGradients();
       if (!this.hasBegun) for (const i of this.unused) this.mark(this.all[i] as ReducedParameter);
       this.hasBegun = true;
       this.mark(each);
@@ -235,6 +239,19 @@ export class Reducer {
     }
   }
 
+  /** Reduces zeros with the gradients of other ranks, when this one has no inputs any more. */
+  reduceZeros(): void {
+    this.beforeForward();
+    this.fitBuckets();
+    noGrad(() => {
+      for (const bucket of this.buckets) {
+        const zeros = new Bucket(bucket.list, bucket.index(), this.buckets.length);
+        withPurpose(zeros.purpose, () => this.reduce(zeros));
+        zeros.dispose();
+      }
+    });
+  }
+
   private passEnded(): void {
     this.isQueued = false;
     if (this.findsAtEnd && this.hasBegun)
@@ -245,8 +262,11 @@ export class Reducer {
     if (!this.hasBegun || this.results.length < this.buckets.length) return;
     noGrad(() => this.finish());
     const { findsUnused, isStatic } = this.settings;
-    if (!this.hasOrder && (isStatic || !findsUnused)) this.newOrder = this.arrivals;
-    this.hasOrder = true;
+    if (this.rounds === null) {
+      // A rank that never had inputs does not know the order of the others.
+      if (!this.hasOrder && (isStatic || !findsUnused)) this.newOrder = this.arrivals;
+      this.hasOrder = true;
+    }
     this.forwards = 0;
     this.reset();
   }
@@ -255,6 +275,7 @@ export class Reducer {
     for (const [i, bucket] of this.buckets.entries()) {
       const result = this.results[i] as Tensor;
       if (result !== bucket.buffer()) bucket.buffer().copy_(result);
+      this.rounds?.rescale(bucket.buffer());
     }
     const [targets, sources]: [Tensor[], Tensor[]] = [[], []];
     for (const { parameter, index } of this.parameters) {
