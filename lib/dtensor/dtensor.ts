@@ -275,29 +275,11 @@ export function distributeTensor(
   const { srcDataRank = 0, shardOrder = [] } = optionsOf(op, options, 'srcDataRank shardOrder');
   if (srcDataRank !== 0 && srcDataRank !== null)
     throw unexpected(op, 'srcDataRank', '0 or null', srcDataRank);
-  checkMesh(op, mesh);
-  const chosen = checkPlacements(
-    op,
-    mesh,
-    placements ?? mesh.shape.map(() => Replicate()),
-    tensor.dim(),
-  );
-  if (chosen.some((placement) => placement.isPartial())) {
-    throw new ShardingError(
-      `${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Create a partial ` +
-        'DTensor with DTensor.fromLocal(t, mesh, [Partial()]).',
-      { op },
-    );
-  }
-  checkShardOrder(op, mesh, chosen, shardOrder);
-  const spec = internSpec(mesh, chosen, shardOrder, {
-    shape: tensor.shape,
-    strides: contiguousStrides(tensor.shape),
-    dtype: tensor.dtype,
-  });
+  const spec = chosenSpec(op, tensor, mesh, placements, shardOrder);
   const known = localShardOf(tensor);
   if (known !== null) {
-    if (placeSpec(known.spec, chosen, spec.order) === known.spec && known.spec.mesh === spec.mesh)
+    const { order, placements: chosen } = spec;
+    if (placeSpec(known.spec, chosen, order) === known.spec && known.spec.mesh === spec.mesh)
       return tensor;
     throw new ShardingError(
       `${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. ` +
@@ -321,6 +303,36 @@ export function distributeTensor(
   );
   const whole = createDTensor(shard, spec);
   return whole.requiresGrad_(tensor.requiresGrad);
+}
+
+/** The spec of a plain tensor that is to be distributed. */
+function chosenSpec(
+  op: string,
+  tensor: Tensor,
+  mesh: DeviceMesh,
+  placements: readonly Placement[] | undefined,
+  shardOrder: NonNullable<DistributeOptions['shardOrder']>,
+): DTensorSpec {
+  checkMesh(op, mesh);
+  const chosen = checkPlacements(
+    op,
+    mesh,
+    placements ?? mesh.shape.map(() => Replicate()),
+    tensor.dim(),
+  );
+  if (chosen.some((placement) => placement.isPartial())) {
+    throw new ShardingError(
+      `${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Create a partial ` +
+        'DTensor with DTensor.fromLocal(t, mesh, [Partial()]).',
+      { op },
+    );
+  }
+  checkShardOrder(op, mesh, chosen, shardOrder);
+  return internSpec(mesh, chosen, shardOrder, {
+    shape: tensor.shape,
+    strides: contiguousStrides(tensor.shape),
+    dtype: tensor.dtype,
+  });
 }
 
 /** Takes the local shard of this rank, one mesh dim after the other. */

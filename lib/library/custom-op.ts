@@ -131,31 +131,13 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(
   options: CustomOpOptions,
   fn: (...args: A) => R,
 ): CustomOp<A, R> {
-  if (typeof name !== 'string' || !/^[\w.]+::[\w.]+$/.test(name))
-    throw new ArgumentError(
-      `customOp: expected a name such as "mylib::scaled", got ${shown(name)}`,
-      { name },
-    );
-  const {
-    mutatesArgs = [],
-    communicates = false,
-    keepsNoTensors = false,
-  } = optionsOf('customOp', options, 'mutatesArgs communicates keepsNoTensors');
-  checkFlag('customOp', 'communicates', communicates);
-  checkFlag('customOp', 'keepsNoTensors', keepsNoTensors);
-  if (!Array.isArray(mutatesArgs))
-    throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
+  const checked = checkedOptions(name, options);
+  const { mutatesArgs } = checked;
   checkFunction('customOp', 'fn', fn);
   reportUse('customOp');
   if (opByName(name) !== undefined)
     throw new ArgumentError(`customOp: an op named "${name}" is already defined`, { name });
-  const bad = mutatesArgs.find((i) => !Number.isInteger(i) || i < 0);
-  if (bad !== undefined)
-    throw new ArgumentError(
-      `customOp: mutatesArgs holds positions of arguments, got ${String(bad)}`,
-      { name },
-    );
-  const custom = new CustomOpEntry<A, R>(name, { mutatesArgs, communicates, keepsNoTensors }, fn);
+  const custom = new CustomOpEntry<A, R>(name, checked, fn);
   const call = (...args: A): R => custom.call(args);
   return Object.assign(call, {
     opName: name,
@@ -186,6 +168,31 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(
       return this as unknown as CustomOp<A, R>;
     },
   });
+}
+
+/** @throws ArgumentError for a bad name or options */
+function checkedOptions(name: string, options: CustomOpOptions): Required<CustomOpOptions> {
+  if (typeof name !== 'string' || !/^[\w.]+::[\w.]+$/.test(name))
+    throw new ArgumentError(
+      `customOp: expected a name such as "mylib::scaled", got ${shown(name)}`,
+      { name },
+    );
+  const {
+    mutatesArgs = [],
+    communicates = false,
+    keepsNoTensors = false,
+  } = optionsOf('customOp', options, 'mutatesArgs communicates keepsNoTensors');
+  checkFlag('customOp', 'communicates', communicates);
+  checkFlag('customOp', 'keepsNoTensors', keepsNoTensors);
+  if (!Array.isArray(mutatesArgs))
+    throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
+  const bad = mutatesArgs.find((i) => !Number.isInteger(i) || i < 0);
+  if (bad !== undefined)
+    throw new ArgumentError(
+      `customOp: mutatesArgs holds positions of arguments, got ${String(bad)}`,
+      { name },
+    );
+  return { mutatesArgs, communicates, keepsNoTensors };
 }
 
 class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {

@@ -21,7 +21,7 @@ import { PendingCalls } from '../process-group/diagnosis/deadlock-detector.js';
 import { LocalCreationLog } from '../process-group/diagnosis/local-creation-log.js';
 import { checkExit, exitReason } from '../process-group/exit-check.js';
 import { destroyProcessGroup, enterWorld, leaveGroups } from '../process-group/new-group.js';
-import { findContext, runAsRank } from '../process-group/rank-context.js';
+import { findContext, type RankContext, runAsRank } from '../process-group/rank-context.js';
 import { rankEnds } from './await-ranks.js';
 import { checkFaults, FaultsOfRank, FreeTurns, type RankFault } from './fault-injection.js';
 import { LocalStore, LocalTable } from './local-store.js';
@@ -245,15 +245,11 @@ function stuckError({ first }: World, open: readonly number[]): DistributedError
   );
 }
 
-async function runRank<T>(
-  world: World,
-  rank: number,
-  fn: RankFunction<T>,
-  options: LocalOptions,
-): Promise<T> {
-  const { size, table, pending, regions, schedule } = world;
+/** Enters the world as a rank, with engines for the devices that it may use. */
+function enterAs(world: World, rank: number, options: LocalOptions): RankContext {
+  const { size, table, pending, regions } = world;
   const runtime = world.runtimes[rank] as RankRuntime;
-  const { timeoutMs, faults = [], hostBackend, deviceBackend = null, named = null } = options;
+  const { timeoutMs, hostBackend, deviceBackend = null, named = null } = options;
   const store = new LocalStore(table, runtime, timeoutMs);
   const gloo = world.gloo[rank];
   const memory = localEngines(regions, timeoutMs);
@@ -268,7 +264,7 @@ async function runRank<T>(
     sharesProcess: size > 1,
     timeoutMs,
   });
-  const context = enterWorld({
+  return enterWorld({
     rank,
     worldSize: size,
     localRank: rank,
@@ -280,15 +276,30 @@ async function runRank<T>(
     random: world.random.together,
     named,
   });
+}
+
+/** Gives the groups of a rank the failure of another. */
+function abortGroups(context: RankContext, reason: NativeReason, failed: number | null): void {
+  for (const group of context.groups) {
+    if (failed === context.rank) quietly(() => group.beSeen());
+    const isStranger = failed !== null && !group.ranks.includes(failed);
+    group.abort(isStranger ? fromOutside(reason) : reason, failed);
+  }
+}
+
+async function runRank<T>(
+  world: World,
+  rank: number,
+  fn: RankFunction<T>,
+  options: LocalOptions,
+): Promise<T> {
+  const { size, schedule } = world;
+  const { timeoutMs, faults = [] } = options;
+  const context = enterAs(world, rank, options);
+  const { runtime } = context;
   runtime.findCudaIndex = () => ownGpu(rank);
   runtime.timeoutMs = timeoutMs;
-  world.aborts[rank] = (reason, failed) => {
-    for (const group of context.groups) {
-      if (failed === rank) quietly(() => group.beSeen());
-      const isStranger = failed !== null && !group.ranks.includes(failed);
-      group.abort(isStranger ? fromOutside(reason) : reason, failed);
-    }
-  };
+  world.aborts[rank] = (reason, failed) => abortGroups(context, reason, failed);
   const ownFaults = world.faults[rank] as FaultsOfRank;
   runtime.turns =
     schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);

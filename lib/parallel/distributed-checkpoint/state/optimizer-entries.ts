@@ -114,11 +114,40 @@ function addTargets(
   optimizer: optim.Optimizer,
   names: ReadonlyMap<Tensor, string>,
 ): void {
+  const states = addStates(entries, saved, path, optimizer, names);
+  if (saved.values[classPath(path)] !== undefined)
+    entries.addValue(classPath(path), { value: null, set: () => {} });
+  checkSameOptions(entries.op, saved, path, optimizer);
+  const groups = addGroups(entries, saved, path, optimizer, names);
+  const isSaved = optimizer.paramGroups.some(
+    (_, i) => savedGroup(saved, `${path}.param_groups.${i}`) !== null,
+  );
+  if (!isSaved) return;
+  entries.finish.push(() => {
+    const numbered = groups.map((group, i) => ({
+      ...group,
+      params: group.params.map((_, at) => `${i}.${at}` as unknown as number),
+    }));
+    optimizer.loadStateDict({ state: {}, param_groups: numbered });
+    for (const [parameter, state] of states) optimizer.state.set(parameter, state);
+  });
+}
+
+type State = Record<string, Tensor | number>;
+
+/** Adds the saved values of parameters. Returns the states that loading fills. */
+function addStates(
+  entries: StateEntries,
+  saved: CheckpointIndex,
+  path: string,
+  optimizer: optim.Optimizer,
+  names: ReadonlyMap<Tensor, string>,
+): ReadonlyMap<Tensor, State> {
   const before = new Map(optimizer.state);
   const byName = new Map([...names].map(([parameter, name]) => [name, parameter]));
-  const states = new Map<Tensor, Record<string, Tensor | number>>();
+  const states = new Map<Tensor, State>();
   const prefix = `${path}.state.`;
-  const placeOf = (full: string): [Record<string, Tensor | number>, string, Tensor] | null => {
+  const placeOf = (full: string): [State, string, Tensor] | null => {
     if (!full.startsWith(prefix)) return null;
     const end = full.lastIndexOf('.');
     const parameter = byName.get(full.slice(prefix.length, end));
@@ -145,28 +174,24 @@ function addTargets(
     };
     entries.addValue(full, { value: 0, set });
   }
-  if (saved.values[classPath(path)] !== undefined)
-    entries.addValue(classPath(path), { value: null, set: () => {} });
-  checkSameOptions(entries.op, saved, path, optimizer);
-  const groups = optimizer.paramGroups.map(({ params }, i) => {
+  return states;
+}
+
+/** Adds the options of groups, which must have the parameters that they have here. */
+function addGroups(
+  entries: StateEntries,
+  saved: CheckpointIndex,
+  path: string,
+  optimizer: optim.Optimizer,
+  names: ReadonlyMap<Tensor, string>,
+): Group[] {
+  return optimizer.paramGroups.map(({ params }, i) => {
     const full = `${path}.param_groups.${i}`;
     entries.addValue(full, { value: null, set: () => {} });
     const own = params.map((parameter) => names.get(parameter) as string);
     const group = savedGroup(saved, full) ?? { params: own };
     checkSameParameters(entries.op, full, own, group.params);
     return group;
-  });
-  const isSaved = optimizer.paramGroups.some(
-    (_, i) => savedGroup(saved, `${path}.param_groups.${i}`) !== null,
-  );
-  if (!isSaved) return;
-  entries.finish.push(() => {
-    const numbered = groups.map((group, i) => ({
-      ...group,
-      params: group.params.map((_, at) => `${i}.${at}` as unknown as number),
-    }));
-    optimizer.loadStateDict({ state: {}, param_groups: numbered });
-    for (const [parameter, state] of states) optimizer.state.set(parameter, state);
   });
 }
 
