@@ -22,7 +22,10 @@ export interface Mode {
   readonly reshard: boolean;
   /** Layers that are gathered ahead in forward and backward; 0 leaves it to the library. */
   readonly prefetch: number;
-  /** Whether it is compiled: by PyTorch each layer and the loss, by ours the whole model. */
+  /**
+   * Whether it is compiled: by PyTorch each layer and the loss, by ours each layer where they are
+   * fully sharded, and else the whole model.
+   */
   readonly compile: boolean;
   /** The backend of `compile` for ours: `'inductor'` by default. */
   readonly backend?: BackendName;

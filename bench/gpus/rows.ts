@@ -28,10 +28,17 @@ const kept = (mode: Mode): Mode => ({ ...mode, reshard: false });
 
 /** Modes where memory allows whole parameters to stay between forward and backward. */
 const roomy = {
-  ours: [plain, kept({ ...plain, name: 'kept' })],
+  ours: [
+    plain,
+    kept({ ...plain, name: 'kept' }),
+    kept({ ...plain, name: 'compile', compile: true }),
+  ],
   torch: [plain, kept(kind), kept(compiled)],
 };
-const tight = { ours: [plain], torch: [plain, kind, compiled] };
+const tight = {
+  ours: [plain, { ...plain, name: 'compile', compile: true }],
+  torch: [plain, kind, compiled],
+};
 
 const gptOf = (size: Size): ModelSize => ({ kind: 'gpt', kvHeads: size.heads, ...size });
 

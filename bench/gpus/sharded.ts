@@ -83,6 +83,9 @@ export function training(job: Job, mode: Mode): Training {
     const all = new Set<nn.AnyModule>(layers);
     applyActivationCheckpointing(model, { checkFn: (module) => all.has(module) });
   }
+  const { backend = 'inductor' } = mode;
+  const isLayered = mode.compile && job.parallel === 'fsdp';
+  if (isLayered) for (const layer of layers) layer.compile({ backend });
   if (job.parallel === 'fsdp') {
     fullySharded(layers, model, mesh.get('dp'), job, mode);
     model.toEmpty({ device });
@@ -96,8 +99,7 @@ export function training(job: Job, mode: Mode): Training {
     inputs.push(...rotationOf(size, device).map((each) => each.to(job.dtype)));
   const isDdp = job.parallel === 'ddp' && dataRanks > 1;
   const whole = isDdp ? new DistributedDataParallel(model as nn.AnyModule) : model;
-  const { backend = 'inductor' } = mode;
-  const called = (mode.compile ? compile(whole as never, { backend }) : whole) as (
+  const called = (mode.compile && !isLayered ? compile(whole as never, { backend }) : whole) as (
     ...inputs: Tensor[]
   ) => Tensor;
   return { loss: lossOf(job, () => called(...inputs)), parameters: model.parameters() };
