@@ -133,14 +133,11 @@ export interface Addon extends ProfileCalls {
    * storage, then random state; afterwards the handles of the outputs. Returns as {@link submit}
    * does for `withTokens`, or false, and has done nothing, if a given storage was freed, is too
    * small, has no value, or is of an ArrayBuffer or another device. When it throws, words[0] is the
-   * index of the command that failed, or -1 if none has run. Where memory ran out before another
-   * one, a call with `goesOn` continues the run.
+   * index of the command that failed, or -1 if none has run; a call with `goesOn` continues a run
+   * for which memory ran out.
    */
   runPlan(
-    plan: number,
-    stream: number,
-    withTokens: boolean,
-    goesOn?: boolean,
+    ...args: [plan: number, stream: number, withTokens: boolean, goesOn?: boolean]
   ): undefined | false | Token | Token[];
 
   /** Allocates on the stream; writes the handle to words[0]. */
