@@ -11,6 +11,7 @@ import type { Shape } from '../../core/shape.js';
 import type { Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import { type CommandSink, recordCommands, writeOperands } from '../../eager/eager-backend.js';
+import { type FusedProgram, fusedPointwiseOp } from '../../ops/fused-pointwise.js';
 
 const IMMEDIATE = -1;
 const INDEX_VIEW = -3;
@@ -20,6 +21,8 @@ const DRAW_PARAMS = ['seedLow', 'seedHigh', 'offset'];
 /** A recorded command, for errors and profiles. */
 export interface RecordedCommand {
   readonly op: AnyOp;
+  /** The op in errors; of a fused call, with those that it computes. */
+  readonly name: string;
   readonly inputs: readonly Tensor[];
   /** The path of the module that its node comes from. */
   readonly path: string;
@@ -30,6 +33,12 @@ export interface OperandUse {
   readonly storage: Storage;
   readonly at: number;
   readonly command: number;
+}
+
+function nameOf(op: AnyOp, params: object): string {
+  if (op !== fusedPointwiseOp) return op.name;
+  const { program } = params as { program: FusedProgram };
+  return `${op.name} of ${program.steps.map(({ name }) => name).join(', ')}`;
 }
 
 /** The commands of one device. */
@@ -89,7 +98,7 @@ export class CommandRecorder extends CountingWriter implements CommandSink {
     const counts = [this.inputs, this.outputs, this.params, draws, this.estimate];
     for (let i = 0; i < counts.length; i++) this.words[header + 1 + i] = counts[i] as number;
     for (const read of op.params.computed) this.computed.set(read, read());
-    this.commands.push({ op, inputs, path: this.path });
+    this.commands.push({ op, name: nameOf(op, params), inputs, path: this.path });
   }
 
   refuse(what: string): never {

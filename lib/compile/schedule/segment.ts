@@ -283,7 +283,7 @@ export class Segment {
     const failed = this.parts.commands[at];
     return failed === undefined
       ? translate(error, 'a compiled graph', [], this.parts.device)
-      : translate(error, failed.op.name, failed.inputs, this.parts.device);
+      : translate(error, failed.name, failed.inputs, this.parts.device);
   }
 }
 

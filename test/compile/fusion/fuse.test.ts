@@ -1,5 +1,6 @@
 /** Which calls are fused, and that the graph computes the same. */
 import assert from 'node:assert/strict';
+import { buildPlan } from '../../../lib/compile/schedule/plan.js';
 import { dispatch } from '../../../lib/core/dispatch.js';
 import { opByName } from '../../../lib/core/op.js';
 import {
@@ -199,6 +200,16 @@ describe('the fusion pass', () => {
     assert.throws(
       () => fusedGraph((a, b) => [a.floorDivide(b).mul(2)], whole),
       /ZeroDivisionError: floor_divide of integers by zero/,
+    );
+  });
+
+  it('names the ops of the program in errors of a plan', () => {
+    const whole = [tensor([1, 2], { dtype: int32 }), tensor([1, 1], { dtype: int32 })];
+    const graph = fusedGraph((a, b) => [a.floorDivide(b).mul(2)], whole);
+    const given = [tensor([1, 2], { dtype: int32 }), tensor([1, 0], { dtype: int32 })];
+    assert.throws(
+      () => (buildPlan(graph).run(given)[0] as Tensor).tolist(),
+      /fusedPointwise of floorDivide, mul: .*ZeroDivisionError: floor_divide/,
     );
   });
 
