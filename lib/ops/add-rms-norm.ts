@@ -22,7 +22,7 @@ import {
   optional,
   outputMeta,
   statisticsMeta,
-  writeLow,
+  writeRows,
 } from './norm-operands.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
@@ -30,7 +30,8 @@ import { rmsNormBackward, rmsNormOp } from './rms-norm.js';
 import { sampleTensor } from './samples.js';
 import { normalizationRule } from './sharding/normalization.js';
 
-const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp({
+/** @internal */
+export const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'addRmsNorm',
   autocast: 'float32',
   writesLow: true,
@@ -39,21 +40,21 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
   inputs: ['x', 'residual', 'weight?'],
   outputs: ['y', 'sum', 'rstd', 'low?'],
   operands:
-    '(x: float T[r, c], residual: T[r, c], weight?: numel(c)) -> (y: T[r, c], sum: T[r, c], ' +
+    '(x: float T[r, c], residual: float [r, c], weight?: numel(c)) -> (y?: T[r, c], sum: T[r, c], ' +
     'rstd: numel(r), low?: float [r, c])',
   params: normParams,
   sharding: normalizationRule<NormParams>(3, [0, 1]),
   meta: ([x], params) =>
     metasWithLow([outputMeta(x), outputMeta(x), statisticsMeta(x, params)], params),
-  lower: (command, [x, residual, weight], [y, sum, rstd, low], { width }) => {
+  lower: (command, [x, residual, weight], [y, sum, rstd, low], { width, alone }) => {
     const { sizes, strides } = flatten(x, width);
     command.view(x, sizes, strides);
     command.view(residual, sizes, strides);
     command.view(weight, [width], [1]);
-    command.outputView(y, sizes, strides);
+    writeRows(command, alone ? undefined : y, width);
     command.outputView(sum, sizes, strides);
     command.output(rstd);
-    writeLow(command, low, width);
+    writeRows(command, alone ? y : low, width);
   },
   saves: { inputs: [2], outputs: [1, 2] },
   vjp: (ctx, g: Tensor | null, gsum: Tensor | null) => {

@@ -29,7 +29,7 @@ import {
   statisticsMeta,
   statisticsShape,
   timesWeight,
-  writeLow,
+  writeRows,
 } from './norm-operands.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
@@ -64,7 +64,7 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
     command.outputView(gx, sizes, strides);
     command.output(gweight);
     command.output(gbias);
-    writeLow(command, low, width);
+    writeRows(command, low, width);
   },
   vjp: 'not-differentiable',
   decompose: ([g, x, , , more, weight], params) => {
@@ -83,8 +83,8 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
   samples: () =>
     layerNormOp.samples().flatMap(({ inputs: [x, weight, bias], params }) => {
       const outputs = dispatch(layerNormOp, [x, weight, bias], params);
-      const [out, mean, rstd] = outputs as [Tensor, Tensor, Tensor];
-      const g = sampleTensor(out.shape, { seed: 9 });
+      const [, mean, rstd] = outputs as [Tensor, Tensor, Tensor];
+      const g = sampleTensor(x.shape, { seed: 9 });
       return [optional(null, x), sampleTensor(x.shape, { seed: 8 })].map((more) => ({
         inputs: [g, x, mean, rstd, more, weight] as const,
         params,
@@ -92,7 +92,12 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
     }),
 });
 
-const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp({
+/** Of the kernel, which also takes a residual. */
+const layerNormOperands =
+  '(x: float T[r, c], weight?: numel(c), bias?: numel(c), residual?: float [r, c]) -> ' +
+  '(y?: [r, c], mean: numel(r), rstd: numel(r), low?: float [r, c], sum?: T[r, c])';
+
+export const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'layerNorm',
   autocast: 'float32',
   writesLow: true,
@@ -100,24 +105,24 @@ const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp(
   doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
   inputs: ['x', 'weight?', 'bias?'],
   outputs: ['y', 'mean', 'rstd', 'low?'],
-  operands:
-    '(x: float [r, c], weight?: numel(c), bias?: numel(c)) -> (y: [r, c], mean: numel(r), ' +
-    'rstd: numel(r), low?: float [r, c])',
+  operands: layerNormOperands,
   params: normParams,
   sharding: normalizationRule<NormParams>(3),
   meta: ([x], params) => {
     const statistics = statisticsMeta(x, params);
     return metasWithLow([outputMeta(x), statistics, statistics], params);
   },
-  lower: (command, [x, weight, bias], [y, mean, rstd, low], { width }) => {
+  lower: (command, [x, weight, bias], [y, mean, rstd, low], { width, alone }) => {
     const { sizes, strides } = flatten(x, width);
     command.view(x, sizes, strides);
     command.view(weight, [width], [1]);
     command.view(bias, [width], [1]);
-    command.outputView(y, sizes, strides);
+    command.immediate(0, x.dtype);
+    writeRows(command, alone ? undefined : y, width);
     command.output(mean);
     command.output(rstd);
-    writeLow(command, low, width);
+    writeRows(command, alone ? y : low, width);
+    command.absentOutput();
   },
   saves: { inputs: [0, 1], outputs: [1, 2] },
   vjp: (ctx, g) => {
@@ -160,6 +165,36 @@ const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp(
     ];
   },
   publicCall: ([x, weight, bias], { width, eps }) => layerNorm(x, [width], weight, bias, eps),
+});
+
+/** Appears only in lowered graphs, where lib/compile/fusion puts it. @internal */
+export const addLayerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor, Tensor]> = defineOp({
+  name: 'addLayerNorm',
+  kernel: 'layer_norm',
+  doc: 'Each row of a sum minus its mean, over its standard deviation, times weight plus bias; and the sum.',
+  inputs: ['x', 'residual', 'weight?', 'bias?'],
+  outputs: ['y', 'sum', 'mean', 'rstd', 'low?'],
+  operands: layerNormOperands,
+  params: normParams,
+  meta: ([x], params) => {
+    const statistics = statisticsMeta(x, params);
+    return metasWithLow([outputMeta(x), outputMeta(x), statistics, statistics], params);
+  },
+  lower: (command, [x, residual, weight, bias], outputs, { width, alone }) => {
+    const [y, sum, mean, rstd, low] = outputs;
+    const { sizes, strides } = flatten(x, width);
+    command.view(x, sizes, strides);
+    command.view(weight, [width], [1]);
+    command.view(bias, [width], [1]);
+    command.view(residual, sizes, strides);
+    writeRows(command, alone ? undefined : y, width);
+    command.output(mean as Tensor);
+    command.output(rstd as Tensor);
+    writeRows(command, alone ? y : low, width);
+    writeRows(command, sum, width);
+  },
+  vjp: 'not-differentiable',
+  samples: () => [],
 });
 
 /**

@@ -19,6 +19,8 @@ export const normParams = {
   eps: param.kernel(),
   /** A 16-bit dtype in which the result is wanted, too: the last output. */
   low: param.optional<DType>(),
+  /** The result is wanted in 16 bits alone, as the first output. */
+  alone: param.optional<boolean>(),
 };
 export type NormParams = ParamsOf<typeof normParams>;
 
@@ -53,17 +55,22 @@ export const outputMeta = (input: Tensor) => ({
 
 interface WithLow {
   low?: DType;
+  alone?: boolean;
 }
 
 /** The metadata of `outputs`, and of the result in the dtype `low` if it is wanted. */
 export const metasWithLow = (
   outputs: readonly OutputMeta[],
-  { low }: WithLow,
-): readonly OutputMeta[] =>
-  low === undefined ? outputs : [...outputs, { ...(outputs[0] as OutputMeta), dtype: low }];
+  { low, alone }: WithLow,
+): readonly OutputMeta[] => {
+  if (low === undefined) return outputs;
+  const [first, ...others] = outputs as [OutputMeta];
+  const inLow = { ...first, dtype: low };
+  return alone === true ? [inLow, ...others] : [...outputs, inLow];
+};
 
-/** Writes the result in 16 bits as rows, or that it is absent. */
-export function writeLow(command: CommandWriter, low: Tensor | undefined, width: number): void {
+/** Writes a result as rows, or that it is absent. */
+export function writeRows(command: CommandWriter, low: Tensor | undefined, width: number): void {
   if (low === undefined) {
     command.absentOutput();
     return;
@@ -73,8 +80,14 @@ export function writeLow(command: CommandWriter, low: Tensor | undefined, width:
 }
 
 /** The results of a decomposition, with the first one in the dtype `low` if it is wanted. */
-export const resultsWithLow = (results: readonly Tensor[], { low }: WithLow): readonly Tensor[] =>
-  low === undefined ? results : [...results, (results[0] as Tensor).to(low)];
+export const resultsWithLow = (
+  results: readonly Tensor[],
+  { low, alone }: WithLow,
+): readonly Tensor[] => {
+  if (low === undefined) return results;
+  const [first, ...others] = results as [Tensor];
+  return alone === true ? [first.to(low), ...others] : [...results, first.to(low)];
+};
 
 export function flatten(t: Tensor, width: number): { sizes: number[]; strides: number[] } {
   return { sizes: [width === 0 ? 0 : t.numel() / width, width], strides: [width, 1] };

@@ -39,7 +39,8 @@ export const savesBothForOther = {
   inputs: (needs: (i: number) => boolean) => (needs(1) ? [0, 1] : []),
 };
 
-const addOp: Op<Alpha> = definePointwise('add', 2, {
+/** @internal */
+export const addOp: Op<Alpha> = definePointwise('add', 2, {
   out: true,
   doc: 'input + alpha * other.',
   traits: ['passes-gradient'],

@@ -29,7 +29,7 @@ import {
   statisticsMeta,
   statisticsShape,
   timesWeight,
-  writeLow,
+  writeRows,
 } from './norm-operands.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
@@ -60,7 +60,7 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp({
     command.view(more, sizes, strides);
     command.outputView(gx, sizes, strides);
     command.output(gweight);
-    writeLow(command, low, width);
+    writeRows(command, low, width);
   },
   vjp: 'not-differentiable',
   decompose: ([g, x, , more, weight], params) => {
@@ -75,8 +75,8 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp({
   },
   samples: () =>
     rmsNormOp.samples().flatMap(({ inputs: [x, weight], params }) => {
-      const [out, rstd] = dispatch(rmsNormOp, [x, weight], params) as [Tensor, Tensor];
-      const g = sampleTensor(out.shape, { seed: 9 });
+      const [, rstd] = dispatch(rmsNormOp, [x, weight], params) as [Tensor, Tensor];
+      const g = sampleTensor(x.shape, { seed: 9 });
       return [optional(null, x), sampleTensor(x.shape, { seed: 8 })].map((more) => ({
         inputs: [g, x, rstd, more, weight] as const,
         params,
@@ -92,17 +92,17 @@ export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
   doc: 'Each row over its root mean square, times weight.',
   inputs: ['x', 'weight?'],
   outputs: ['y', 'rstd', 'low?'],
-  operands: '(x: [r, c], weight?: numel(c)) -> (y: [r, c], rstd: numel(r), low?: float [r, c])',
+  operands: '(x: [r, c], weight?: numel(c)) -> (y?: [r, c], rstd: numel(r), low?: float [r, c])',
   params: normParams,
   sharding: normalizationRule<NormParams>(2),
   meta: ([x], params) => metasWithLow([outputMeta(x), statisticsMeta(x, params)], params),
-  lower: (command, [x, weight], [y, rstd, low], { width }) => {
+  lower: (command, [x, weight], [y, rstd, low], { width, alone }) => {
     const { sizes, strides } = flatten(x, width);
     command.view(x, sizes, strides);
     command.view(weight, [width], [1]);
-    command.outputView(y, sizes, strides);
+    writeRows(command, alone ? undefined : y, width);
     command.output(rstd);
-    writeLow(command, low, width);
+    writeRows(command, alone ? y : low, width);
   },
   saves: { inputs: [0, 1], outputs: [1] },
   vjp: (ctx, g) => {

@@ -10,6 +10,7 @@ import type { Node, ValueMeta } from '../graph/node.js';
 import { canFuseOn } from './candidates.js';
 import { Groups } from './groups.js';
 import { prepareParts } from './parts.js';
+import { joinResidualNorms } from './residual-norms.js';
 import { Rewriter } from './rewriter.js';
 
 /**
@@ -27,6 +28,7 @@ export function fusePointwise(graph: Graph): number {
     known.set(device, answer);
     return answer;
   };
+  joinResidualNorms(graph, canFuse);
   prepareParts(graph, canFuse);
   const groups = new Groups(graph, canFuse);
   const count = groups.all.length;

@@ -1,11 +1,15 @@
 /**
  * Lets the kernels of norms and of their gradients write the conversion of the result that mixed
- * precision makes for the next product: as an op of its own, it would read the result again.
+ * precision makes for the next product: as an op of its own, it would read the result again. The
+ * result itself is not written where nothing reads it.
  */
 import { type DType, float32, isLowPrecision } from '../../core/dtype.js';
 import { sameShape } from '../../core/shape.js';
+import { addRmsNormOp } from '../../ops/add-rms-norm.js';
+import { layerNormOp } from '../../ops/layer-norm.js';
+import { rmsNormOp } from '../../ops/rms-norm.js';
 import type { Graph } from '../graph/graph.js';
-import type { Node, ValueMeta } from '../graph/node.js';
+import type { Node, Value, ValueMeta } from '../graph/node.js';
 import { Memory } from '../partition/memory.js';
 
 /**
@@ -28,9 +32,26 @@ export function writeLowResults(graph: Graph): number {
     norm.metas = [...norm.metas, ...node.metas];
     graph.replaceUses(node, { node: norm, output: norm.metas.length - 1 });
     graph.erase(node);
+    if (isUnread(graph, norm)) dropResult(graph, norm);
     count++;
   }
   return count;
+}
+
+/** Whether nothing reads the first result of a call. */
+function isUnread(graph: Graph, node: Node): boolean {
+  const reads = (value: Value): boolean =>
+    'node' in value && value.node === node && value.output === 0;
+  return !graph.outputs.some(reads) && !graph.nodes.some((each) => each.reads.some(reads));
+}
+
+/** Lets the kernel of a norm write its result in 16 bits alone, which becomes the first output. */
+function dropResult(graph: Graph, norm: Node): void {
+  if (norm.op !== layerNormOp && norm.op !== rmsNormOp && norm.op !== addRmsNormOp) return;
+  const last = norm.metas.length - 1;
+  norm.params = { ...norm.params, alone: true };
+  norm.metas = [norm.metas[last] as ValueMeta, ...norm.metas.slice(1, last)];
+  graph.replaceUses({ node: norm, output: last }, { node: norm, output: 0 });
 }
 
 /** The call whose float32 result a node converts; null if its kernel could not. */

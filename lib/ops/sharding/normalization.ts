@@ -29,6 +29,7 @@ function placementsAt(
 interface NormParams {
   width: number;
   low?: unknown;
+  alone?: boolean;
 }
 
 /**
@@ -42,9 +43,9 @@ export function normalizationRule<P extends NormParams>(
   rows: readonly number[] = [0],
 ): ShardingRule<P> {
   return {
-    strategies: (inputs, { width, low }) => {
+    strategies: (inputs, { width, low, alone }) => {
       const outer = width === 0 ? 0 : outerDims((inputs[0] as Tensor).shape, width);
-      const count = low === undefined ? outputs : outputs + 1;
+      const count = low === undefined || alone ? outputs : outputs + 1;
       return Array.from({ length: outer }, (_, dim) =>
         strategy(
           placementsAt(inputs.length, rows, dim),

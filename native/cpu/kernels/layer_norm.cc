@@ -1,5 +1,6 @@
-// Layer norm. y = (x - mean) * rstd * w + b by rows, and y in another float dtype if that is
-// wanted; two passes over a row that stays in cache.
+// Layer norm. y = (x - mean) * rstd * w + b by rows, and y in another float dtype, too or alone, if
+// that is wanted; two passes over a row that stays in cache. If there is a residual, of x +
+// residual, which is written.
 // Gradients of w and b are sums over fixed blocks of rows, so they do not depend on the number of
 // threads.
 #include <cmath>
@@ -8,7 +9,7 @@
 #include "generated/op_params.h"
 #include "kernel_call.h"
 #include "row_buffer.h"
-#include "row_math.h"
+#include "row_sum.h"
 
 namespace shardwise::cpu {
 
@@ -88,20 +89,23 @@ SW_CLONES void gradient_row(const double* g, const double* x, const double* w, d
 
 Status layer_norm(const KernelCall& call) {
   const double eps = call.params_as<LayerNormParams>().eps;
-  const TensorView &x = call.input(0), &y = call.output(0), &low = call.output(3);
+  const TensorView &x = call.input(0), &residual = call.input(3), &y = call.output(0),
+                   &low = call.output(3), &sum = call.output(4);
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   if (x.numel == 0) return kOk;
   with_float_type(x.dtype, [&](auto type) {
     using T = decltype(type);
     const Affine<T> w(call.input(1), n), b(call.input(2), n);
     parallel_for(rows, row_grain(n), [&](int64_t begin, int64_t end) {
-      RowBuffer<T> memory(2 * n);
+      RowBuffer<T> memory(4 * n);
       for (int64_t row = begin; row < end; row++) {
         const T* in = read_row(x, row, n, memory.data());
-        T* out = row_target(y, row, n, memory.data() + n);
+        if (!residual.is_immediate)
+          in = row_of_sum(in, residual, sum, row, n, memory.data() + 2 * n);
+        T* out = y.is_immediate ? memory.data() + n : row_target(y, row, n, memory.data() + n);
         const RowStatistics<T> s = statistics_of(in, n, eps);
         row_normalize(in, s.mean, s.rstd, s.residual, w.data, b.data, out, n);
-        store_row(y, row, n, out, memory.data() + n);
+        if (!y.is_immediate) store_row(y, row, n, out, memory.data() + n);
         if (!low.is_immediate) scatter(low, row * n, n, out);
         scatter(call.output(1), row, 1, &s.mean);
         scatter(call.output(2), row, 1, &s.rstd);

@@ -6,7 +6,7 @@
 #include "generated/op_params.h"
 #include "kernel_call.h"
 #include "row_buffer.h"
-#include "row_math.h"
+#include "row_sum.h"
 
 namespace shardwise::cpu {
 
@@ -31,12 +31,12 @@ struct Results {
 template <class T>
 void normalize_row(const T* x, const std::vector<T>& w, double eps, int64_t row, int64_t n,
                    const Results& to, T* buffer) {
-  T* out = row_target(to.y, row, n, buffer);
+  T* out = to.y.is_immediate ? buffer : row_target(to.y, row, n, buffer);
   const T rstd =
       T(1 /
         std::sqrt(static_cast<double>(row_square_sum(x, T(0), n)) / static_cast<double>(n) + eps));
   row_normalize(x, T(0), rstd, T(0), w.empty() ? nullptr : w.data(), nullptr, out, n);
-  store_row(to.y, row, n, out, buffer);
+  if (!to.y.is_immediate) store_row(to.y, row, n, out, buffer);
   if (!to.low.is_immediate) scatter(to.low, row * n, n, out);
   scatter(to.rstd, row, 1, &rstd);
 }
@@ -123,14 +123,10 @@ Status add_rms_norm(const KernelCall& call) {
     const std::vector<T> w = weight_of<T>(call.input(2), n);
     parallel_for(rows, row_grain(n), [&](int64_t begin, int64_t end) {
       RowBuffer<T> memory(4 * n);
-      T* buffer = memory.data() + 2 * n;
       for (int64_t row = begin; row < end; row++) {
-        const T *a = read_row(x, row, n, memory.data()),
-                *b = read_row(residual, row, n, memory.data() + n);
-        T* out = row_target(sum, row, n, buffer);
-        for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
-        store_row(sum, row, n, out, buffer);
-        normalize_row(read_row(sum, row, n, buffer), w, eps, row, n, to, memory.data() + 3 * n);
+        const T* a = read_row(x, row, n, memory.data());
+        const T* in = row_of_sum(a, residual, sum, row, n, memory.data() + n);
+        normalize_row(in, w, eps, row, n, to, memory.data() + 3 * n);
       }
     });
   });

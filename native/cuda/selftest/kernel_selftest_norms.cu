@@ -50,7 +50,8 @@ void norm_case(const NormCase& c) {
   if (c.rms)
     run(what, "rms_norm", {&x, &w}, {&y, &rstd, &low}, RmsNormParams{eps});
   else
-    run(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd, &low}, LayerNormParams{eps});
+    run(what, "layer_norm", {&x, &w, &b, &more}, {&y, &mean, &rstd, &low, &more},
+        LayerNormParams{eps});
   compare(what, y, want, rtol * 2, (rtol * 0.5 + inner_rtol * 4) * spread);
   if (!c.rms) compare(what + " mean", mean, means, inner_rtol, inner_rtol);
   compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
@@ -111,9 +112,10 @@ void low_case(const NormCase& c, DType low_dtype, int64_t low_shift) {
     run(what, "rms_norm", {&x, &w}, {&y, &rstd, &low}, RmsNormParams{eps});
     run(what + " without", "rms_norm", {&x, &w}, {&alone, &rstd, &absent}, RmsNormParams{eps});
   } else {
-    run(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd, &low}, LayerNormParams{eps});
-    run(what + " without", "layer_norm", {&x, &w, &b}, {&alone, &mean, &rstd, &absent},
+    run(what, "layer_norm", {&x, &w, &b, &absent}, {&y, &mean, &rstd, &low, &absent},
         LayerNormParams{eps});
+    run(what + " without", "layer_norm", {&x, &w, &b, &absent},
+        {&alone, &mean, &rstd, &absent, &absent}, LayerNormParams{eps});
   }
   const double rtol = low_shift == 0 ? 0 : relative_tolerance(c.dtype);
   compare(what + " y", y, values_of(alone, c.dtype), rtol, rtol);

@@ -41,6 +41,41 @@ void forward_case(const SumCase& c, const std::string& what) {
   if (low.present()) compare(what + " low", low, values_of(y, DType::BFloat16), 0, 0);
 }
 
+// float32 plus a residual of 16 bits, and the norm of the sum, with and without its float32: what
+// the norm of that sum gives, bit for bit.
+void low_residual_case(const SumCase& c, DType low_dtype, bool rms, bool alone) {
+  const DType F = DType::Float32;
+  const std::string what = shape_text({c.rows, c.n}) + (rms ? " rms of " : " layer of ") +
+                           dtype_name(low_dtype) + (alone ? " alone" : "") +
+                           (c.shift ? " shifted" : "");
+  Tensor x(F, {c.rows, c.n}, {}, c.shift), residual(low_dtype, {c.rows, c.n}, {}, c.shift), y,
+      sum(F, {c.rows, c.n}, {}, c.shift), mean(F, {c.rows}), rstd(F, {c.rows}),
+      low(low_dtype, {c.rows, c.n}), want(F, {c.rows, c.n}), want_mean(F, {c.rows}),
+      want_rstd(F, {c.rows}), want_low(low_dtype, {c.rows, c.n}), w(F, {c.n}), b, absent;
+  x.normal(2, 1);
+  residual.normal(3, -2);
+  w.normal(0.5, 1);
+  if (!alone) y = Tensor(F, {c.rows, c.n});
+  if (!rms) (b = Tensor(F, {c.n})).normal();
+  std::vector<double> sums(at(c.rows * c.n));
+  for (int64_t i = 0; i < c.rows * c.n; i++) sums[at(i)] = round_to(F, x.get(i) + residual.get(i));
+  if (rms) {
+    run(what, "add_rms_norm", {&x, &residual, &w}, {&y, &sum, &rstd, &low}, AddRmsNormParams{1e-5});
+    run(what + " apart", "rms_norm", {&sum, &w}, {&want, &want_rstd, &want_low},
+        RmsNormParams{1e-5});
+  } else {
+    run(what, "layer_norm", {&x, &w, &b, &residual}, {&y, &mean, &rstd, &low, &sum},
+        LayerNormParams{1e-5});
+    run(what + " apart", "layer_norm", {&sum, &w, &b, &absent},
+        {&want, &want_mean, &want_rstd, &want_low, &absent}, LayerNormParams{1e-5});
+    compare(what + " mean", mean, values_of(want_mean, F), 0, 0);
+  }
+  compare(what + " sum", sum, sums, 0, 0);
+  compare(what + " rstd", rstd, values_of(want_rstd, F), 0, 0);
+  compare(what + " low", low, values_of(want_low, low_dtype), 0, 0);
+  if (y.present()) compare(what + " y", y, values_of(want, F), 0, 0);
+}
+
 void backward_case(const SumCase& c, const std::string& what) {
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const double rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner),
@@ -125,6 +160,13 @@ void test_sums() {
                                      (shift ? " shifted" : "");
             if (more) forward_case(c, what);
             backward_case(c, what);
+          }
+      if (dtype == DType::Float32)
+        for (const DType low : {DType::BFloat16, DType::Float16})
+          for (const int64_t shift : {0, 1}) {
+            low_residual_case({dtype, s[0], s[1], true, false, shift}, low, true, shift == 0);
+            low_residual_case({dtype, s[0], s[1], true, false, shift}, low, false, shift == 0);
+            low_residual_case({dtype, s[0], s[1], true, false, shift}, low, false, shift != 0);
           }
       for (const int which : {0, 1, 2})
         for (const int64_t shift : {0, 1}) scale_case(dtype, s[0], s[1], shift, which);

@@ -186,10 +186,10 @@ void time_rows() {
     Big sum(s.dtype, {s.rows, s.n}), low_rows(H, {wide ? s.rows : 1, s.n});
     const Big* low = wide ? &low_rows : nullptr;
     const double low_bytes = wide ? bytes / 2 : 0;
-    bandwidth(
-        ("layer_norm" + shape).c_str(),
-        microseconds("layer_norm", {&x, &w, &b}, {&y, &mean, &rstd, low}, LayerNormParams{1e-5}),
-        2 * bytes + low_bytes);
+    bandwidth(("layer_norm" + shape).c_str(),
+              microseconds("layer_norm", {&x, &w, &b, nullptr}, {&y, &mean, &rstd, low, nullptr},
+                           LayerNormParams{1e-5}),
+              2 * bytes + low_bytes);
     bandwidth(("layer_norm_backward" + shape).c_str(),
               microseconds("layer_norm_backward", {&g, &x, &mean, &rstd, &w, nullptr},
                            {&y, &gw, &gb, low}, NoParams{}),
@@ -209,6 +209,17 @@ void time_rows() {
         ("add_rms_norm" + shape).c_str(),
         microseconds("add_rms_norm", {&x, &g, &w}, {&y, &sum, &rstd, low}, AddRmsNormParams{1e-5}),
         4 * bytes + low_bytes);
+    if (!wide) continue;
+    // As compiled graphs call it: a branch in bfloat16, and the norm in bfloat16 alone.
+    Big branch(H, {s.rows, s.n});
+    bandwidth(("add_rms_norm in bfloat16" + shape).c_str(),
+              microseconds("add_rms_norm", {&x, &branch, &w}, {nullptr, &sum, &rstd, low},
+                           AddRmsNormParams{1e-5}),
+              3 * bytes);
+    bandwidth(("layer_norm of a sum in bfloat16" + shape).c_str(),
+              microseconds("layer_norm", {&x, &w, &b, &branch}, {nullptr, &mean, &rstd, low, &sum},
+                           LayerNormParams{1e-5}),
+              3 * bytes);
   }
   for (const int64_t n : {32000, 50257, 128256}) {
     const int64_t rows = 8192;

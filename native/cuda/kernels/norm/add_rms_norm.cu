@@ -17,8 +17,8 @@
 namespace shardwise::cuda {
 namespace {
 
-template <class T>
-__global__ void __launch_bounds__(256) add_elements(const T* a, const T* b, T* out, int64_t n) {
+template <class T, class U>
+__global__ void __launch_bounds__(256) add_elements(const T* a, const U* b, T* out, int64_t n) {
   using C = compute_t<T>;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
        i += int64_t(gridDim.x) * blockDim.x)
@@ -64,17 +64,41 @@ Status round_contiguous(const KernelCall& call, const void* from, DType dtype, c
   return found ? launched(call) : unsupported(call, dtype);
 }
 
-Status add_rms_norm(const KernelCall& call) {
-  const TensorView &x = call.input(0), &residual = call.input(1), &w = call.input(2);
-  const TensorView& sum = call.output(1);
-  const NormOutputs to{call.output(0), nullptr, call.output(2), call.output(3)};
-  const double eps = call.params_as<AddRmsNormParams>().eps;
+namespace {
+
+Status add_low(const KernelCall& call, const NormSum& rows) {
+  const auto launch = [&](auto* residual) {
+    add_elements<<<blocks_for(call, rows.x.numel), 256, 0, stream_of(call).handle>>>(
+        static_cast<const float*>(rows.x.data), residual, static_cast<float*>(rows.sum.data),
+        rows.x.numel);
+  };
+  if (rows.x.dtype != DType::Float32 || !is_low(rows.residual.dtype))
+    return unsupported(call, rows.residual.dtype);
+  rows.residual.dtype == DType::Float16
+      ? launch(static_cast<const half_t*>(rows.residual.data))
+      : launch(static_cast<const bfloat16_t*>(rows.residual.data));
+  return launched(call);
+}
+
+}  // namespace
+
+Status norm_of_sum(const KernelCall& call, const NormSum& rows, const TensorView* w,
+                   const TensorView* b, const NormOutputs& to, double eps) {
+  const auto& [x, residual, sum] = rows;
   if (x.numel == 0) return kOk;
   if (x.sizes[0] >= (int64_t(1) << 31))
     return fail(call.error, Code::Unsupported, "a norm of 2^31 rows or more");
-  if (norm_forward_of_sum(call, x, residual, w, sum, to, eps)) return launched(call);
-  const Status added = add_contiguous(call, x.data, residual.data, sum.data, x.dtype, x.numel);
-  return added.ok() ? norm_forward(call, sum, &w, nullptr, to, eps) : added;
+  if (norm_forward_of_sum(call, rows, w, b, to, eps)) return launched(call);
+  const Status added = x.dtype == residual.dtype
+                           ? add_contiguous(call, x.data, residual.data, sum.data, x.dtype, x.numel)
+                           : add_low(call, rows);
+  return added.ok() ? norm_forward(call, sum, w, b, to, eps) : added;
+}
+
+Status add_rms_norm(const KernelCall& call) {
+  const NormOutputs to{call.output(0), nullptr, call.output(2), call.output(3)};
+  return norm_of_sum(call, {call.input(0), call.input(1), call.output(1)}, &call.input(2), nullptr,
+                     to, call.params_as<AddRmsNormParams>().eps);
 }
 
 }  // namespace shardwise::cuda

@@ -20,20 +20,31 @@ inline LowRows low_rows(const TensorView& view) {
 }
 
 struct NormOutputs {
-  const TensorView& y;
+  const TensorView& y;     // may be absent
   const TensorView* mean;  // null for rms norm
   const TensorView& rstd;
   const TensorView& low;  // y in 16 bits; may be absent
 };
 
+inline void* data_or_null(const TensorView& view) {
+  return view.is_immediate ? nullptr : view.data;
+}
+
 // y = (x - mean) rstd w + b with rstd = 1 / sqrt(mean((x - mean)^2) + eps). Views may be immediates
 // (absent): w, b.
 Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w,
                     const TensorView* b, const NormOutputs& to, double eps);
-// rms norm of x + residual; also writes the sum. Returns false for rows that it does not take.
-bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual,
-                         const TensorView& w, const TensorView& sum, const NormOutputs& to,
-                         double eps);
+
+// Two summands, and their rounded sum. x has its dtype; the residual of float32 may have 16 bits.
+struct NormSum {
+  const TensorView &x, &residual, &sum;
+};
+// The norm of a sum, which is written, too (add_rms_norm.cu).
+Status norm_of_sum(const KernelCall& call, const NormSum& rows, const TensorView* w,
+                   const TensorView* b, const NormOutputs& to, double eps);
+// The same in one pass. Returns false for rows that it does not take.
+bool norm_forward_of_sum(const KernelCall& call, const NormSum& rows, const TensorView* w,
+                         const TensorView* b, const NormOutputs& to, double eps);
 
 // out = a + b of n contiguous elements each, rounded once (add_rms_norm.cu); out may be a.
 Status add_contiguous(const KernelCall& call, const void* a, const void* b, void* out, DType dtype,
@@ -88,6 +99,7 @@ struct NormForward {
   const void* residual;  // added to x first; null: none
   void* sum;             // output of x + residual
   LowRows low;
+  DType residual_dtype;  // that of x, or 16 bits beside float32
 };
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f);
 

@@ -2,7 +2,7 @@
 // length, and of float64; rows of whole aligned vectors go to norm_vectors_forward.cu.
 //
 //   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
-//   y = (x - mean) rstd w + b, and y in 16 bits if that is wanted
+//   y = (x - mean) rstd w + b, and y in 16 bits, too or alone, if that is wanted
 //
 //   rows  the row stays in the registers of a group (row_tile.cuh: part of a warp, a block, a
 //         cluster): mean, then the squared deviations from the registers. 2 passes of memory (read
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(1024)
     if (first >= count) break;
     keep_packed(raw[c]);
     const uint4 words = scaled<T>(raw[c], mean, rstd, w, b, first, count);
-    store_words(y + start, first, count, words, vectors);
+    if (y) store_words(y + start, first, count, words, vectors);
     store_low<T>(low, start, first, count, words);
   }
 }
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(1024)
     const int64_t first = first_of(c);
     if (first >= n) continue;
     const uint4 words = scaled<T>(load_words(from, first, n), mean, rstd, w, b, first, n);
-    store_words(y + start, first, n, words, vectors);
+    if (y) store_words(y + start, first, n, words, vectors);
     store_low<T>(low, start, first, n, words);
   }
 }
@@ -186,9 +186,9 @@ Status norm_forward(const KernelCall& call, const TensorView& x, const TensorVie
   const NormVector wv = norm_vector(w, x.dtype), bv = norm_vector(b, x.dtype);
   const LowRows low = low_rows(to.low);
   const bool centered = to.mean != nullptr;
-  if (norm_forward_vectors(
-          call, {x.dtype, rows, n, x.data, wv, bv, to.y.data, centered ? to.mean->data : nullptr,
-                 to.rstd.data, eps, centered, nullptr, nullptr, low}))
+  if (norm_forward_vectors(call, {x.dtype, rows, n, x.data, wv, bv, data_or_null(to.y),
+                                  centered ? to.mean->data : nullptr, to.rstd.data, eps, centered,
+                                  nullptr, nullptr, low, x.dtype}))
     return launched(call);
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
@@ -197,7 +197,7 @@ Status norm_forward(const KernelCall& call, const TensorView& x, const TensorVie
     C* mean_out = centered ? static_cast<C*>(to.mean->data) : nullptr;
     C* rstd_out = static_cast<C*>(to.rstd.data);
     const T* from = static_cast<const T*>(x.data);
-    T* y = static_cast<T*>(to.y.data);
+    T* y = static_cast<T*>(data_or_null(to.y));
     const bool aligned = is_aligned(from, 16) && is_aligned(y, 16) && n % V == 0;
     const bool vectors =
         (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(y)) % 16 == 0;

@@ -2,10 +2,10 @@
 // bfloat16), the common case.
 //
 //   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
-//   y = (x - mean) rstd w + b, and float32 y in 16 bits, too, if that is wanted
+//   y = (x - mean) rstd w + b, and float32 y in 16 bits, too or alone, if that is wanted
 //
 // With a residual, x is the rounded sum of two operands, which is written beside y: two reads and
-// two writes.
+// two writes. That of float32 may have 16 bits in rows of up to 1024 vectors.
 //   direct  rows of up to 1024 vectors (row_direct.cuh): up to 128 a part of a warp per row, else a
 //           block with four vectors a thread. With a residual, rows of warps are prefetched to L2
 //           while the previous kernel ends. Warps find their mean and squared deviations by
@@ -46,9 +46,29 @@ namespace {
 
 constexpr int stages_of(bool adds) { return adds ? 3 : 4; }
 
+// A residual: vectors like those of x, or four elements of 16 bits beside each of float32.
+struct Residual {
+  const uint4* rows;
+  bool low, half;
+
+  template <class T, bool kEvictFirst>
+  __device__ __forceinline__ uint4 load(int64_t vector) const {
+    if constexpr (kVec16<T> == 4)
+      if (low) {
+        const uint2 words = reinterpret_cast<const uint2*>(rows)[vector];
+        const uint4 padded = make_uint4(words.x, words.y, 0, 0);
+        float values[8];
+        half ? unpack<half_t>(padded, values) : unpack<bfloat16_t>(padded, values);
+        const float four[4] = {values[0], values[1], values[2], values[3]};
+        return pack<float>(four);
+      }
+    return load_once<kEvictFirst>(rows + vector);
+  }
+};
+
 template <class T, bool kAdds, int kChunks, bool kBlock>
 __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 4 : 8)
-    norm_direct(const uint4* x, const uint4* residual, uint4* sum, const uint4* w, const uint4* b,
+    norm_direct(const uint4* x, Residual residual, uint4* sum, const uint4* w, const uint4* b,
                 uint4* y, LowRows low, float* mean_out, float* rstd_out, int64_t rows,
                 int32_t vectors, float eps, bool centered, int32_t lanes) {
   constexpr int V = kVec16<T>;
@@ -62,9 +82,13 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   uint4 raw[kChunks];
   load_row<!kBlock>(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
   if constexpr (kAdds) {
+    const int64_t start = (active ? place.row : 0) * vectors;
     uint4 other[kChunks];
-    load_row<!kBlock>(residual + (active ? place.row : 0) * vectors, place.slot, lanes, vectors,
-                      other);
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const int32_t v = place.slot + c * lanes;
+      other[c] = v < vectors ? residual.load<T, !kBlock>(start + v) : make_uint4(0, 0, 0, 0);
+    }
 #pragma unroll
     for (int c = 0; c < kChunks; c++) {
       const int32_t v = place.slot + c * lanes;
@@ -123,7 +147,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
     unpack<T>(b ? b[v] : packed_splat<T>(0), shift);
 #pragma unroll
     for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
-    store_once<!kBlock>(y + place.row * vectors + v, pack<T>(values));
+    if (y) store_once<!kBlock>(y + place.row * vectors + v, pack<T>(values));
     if constexpr (V == 4)
       if (low.data) store_low(low, place.row * vectors + v, values);
   }
@@ -131,7 +155,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
 
 template <class T, bool kAdds>
 __global__ void __launch_bounds__(1024)
-    norm_ring(const uint4* x, const uint4* residual, uint4* sum_out, const uint4* w, const uint4* b,
+    norm_ring(const uint4* x, Residual residual, uint4* sum_out, const uint4* w, const uint4* b,
               uint4* y, LowRows low, float* mean_out, float* rstd_out, int64_t rows,
               int32_t vectors, float eps, bool centered) {
   constexpr int V = kVec16<T>, kChunks = 2, kStages = stages_of(kAdds);
@@ -150,7 +174,7 @@ __global__ void __launch_bounds__(1024)
   auto prefetch = [&](int64_t row, int stage) {
     if (row < rows) {
       if constexpr (kAdds)
-        ring.fetch(stage, {x + row * vectors, residual + row * vectors}, place.slot, lanes,
+        ring.fetch(stage, {x + row * vectors, residual.rows + row * vectors}, place.slot, lanes,
                    vectors);
       else
         ring.fetch(stage, {x + row * vectors}, place.slot, lanes, vectors);
@@ -215,7 +239,7 @@ __global__ void __launch_bounds__(1024)
       unpack<T>(shift[c], bs);
 #pragma unroll
       for (int i = 0; i < V; i++) values[c][i] = values[c][i] * rstd * ws[i] + bs[i];
-      y[row * vectors + v] = pack<T>(values[c]);
+      if (y) y[row * vectors + v] = pack<T>(values[c]);
       if constexpr (V == 4)
         if (low.data) store_low(low, row * vectors + v, values[c]);
     }
@@ -228,11 +252,15 @@ __global__ void __launch_bounds__(1024)
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
   if (f.dtype == DType::Float64 || f.n % vec16(f.dtype) != 0) return false;
   if (f.low.data && (f.dtype != DType::Float32 || !f.low.vectors)) return false;
-  for (const void* rows :
-       {f.x, f.residual, static_cast<const void*>(f.sum), static_cast<const void*>(f.y)})
+  const bool low_residual = f.residual && f.residual_dtype != f.dtype;
+  for (const void* rows : {f.x, static_cast<const void*>(f.sum), static_cast<const void*>(f.y)})
     if (!is_aligned(rows, 16)) return false;
+  if (!is_aligned(f.residual, low_residual ? 8 : 16)) return false;
   if ((f.w.data && !f.w.vectors) || (f.b.data && !f.b.vectors)) return false;
   const int64_t vectors = f.n / vec16(f.dtype);
+  if (low_residual && plan_direct(vectors).lanes == 0) return false;  // the ring takes x's vectors
+  const Residual residual{static_cast<const uint4*>(f.residual), low_residual,
+                          f.residual_dtype == DType::Float16};
   bool done = false;
   dispatch_packed(f.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
@@ -243,11 +271,11 @@ bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
       };
       done = launch_direct_or_ring(
           stream_of(call), f.rows, vectors, direct, norm_ring<T, kAdds>, RowRing < kAdds ? 2 : 1, 2,
-          stages_of(kAdds) > ::bytes(1), static_cast<const uint4*>(f.x),
-          static_cast<const uint4*>(f.residual), static_cast<uint4*>(f.sum),
-          static_cast<const uint4*>(f.w.data), static_cast<const uint4*>(f.b.data),
-          static_cast<uint4*>(f.y), f.low, static_cast<float*>(f.mean), static_cast<float*>(f.rstd),
-          f.rows, static_cast<int32_t>(vectors), static_cast<float>(f.eps), f.centered);
+          stages_of(kAdds) > ::bytes(1), static_cast<const uint4*>(f.x), residual,
+          static_cast<uint4*>(f.sum), static_cast<const uint4*>(f.w.data),
+          static_cast<const uint4*>(f.b.data), static_cast<uint4*>(f.y), f.low,
+          static_cast<float*>(f.mean), static_cast<float*>(f.rstd), f.rows,
+          static_cast<int32_t>(vectors), static_cast<float>(f.eps), f.centered);
     };
     if (f.residual)
       launch(std::true_type{});
@@ -257,23 +285,14 @@ bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
   return done;
 }
 
-bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual,
-                         const TensorView& w, const TensorView& sum, const NormOutputs& to,
-                         double eps) {
-  return norm_forward_vectors(call, {x.dtype,
-                                     x.sizes[0],
-                                     x.sizes[1],
-                                     x.data,
-                                     norm_vector(&w, x.dtype),
-                                     {},
-                                     to.y.data,
-                                     nullptr,
-                                     to.rstd.data,
-                                     eps,
-                                     false,
-                                     residual.data,
-                                     sum.data,
-                                     low_rows(to.low)});
+bool norm_forward_of_sum(const KernelCall& call, const NormSum& rows, const TensorView* w,
+                         const TensorView* b, const NormOutputs& to, double eps) {
+  const TensorView& x = rows.x;
+  return norm_forward_vectors(
+      call,
+      {x.dtype, x.sizes[0], x.sizes[1], x.data, norm_vector(w, x.dtype), norm_vector(b, x.dtype),
+       data_or_null(to.y), to.mean ? to.mean->data : nullptr, to.rstd.data, eps, to.mean != nullptr,
+       rows.residual.data, rows.sum.data, low_rows(to.low), rows.residual.dtype});
 }
 
 }  // namespace shardwise::cuda
