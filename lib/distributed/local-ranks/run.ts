@@ -22,6 +22,7 @@ import { LocalCreationLog } from '../process-group/diagnosis/local-creation-log.
 import { checkExit, exitReason } from '../process-group/exit-check.js';
 import { destroyProcessGroup, enterWorld, leaveGroups } from '../process-group/new-group.js';
 import { findContext, type RankContext, runAsRank } from '../process-group/rank-context.js';
+import { abortGroups, quietly } from './abort-groups.js';
 import { rankEnds } from './await-ranks.js';
 import { checkFaults, FaultsOfRank, FreeTurns, type RankFault } from './fault-injection.js';
 import { LocalStore, LocalTable } from './local-store.js';
@@ -278,15 +279,6 @@ function enterAs(world: World, rank: number, options: LocalOptions): RankContext
   });
 }
 
-/** Gives the groups of a rank the failure of another. */
-function abortGroups(context: RankContext, reason: NativeReason, failed: number | null): void {
-  for (const group of context.groups) {
-    if (failed === context.rank) quietly(() => group.beSeen());
-    const isStranger = failed !== null && !group.ranks.includes(failed);
-    group.abort(isStranger ? fromOutside(reason) : reason, failed);
-  }
-}
-
 async function runRank<T>(
   world: World,
   rank: number,
@@ -330,20 +322,6 @@ async function runRank<T>(
   } finally {
     quietly(leave);
   }
-}
-
-/** For a group that the failed rank is not in. */
-const fromOutside = (reason: NativeReason): NativeReason => ({
-  ...reason,
-  message: `${reason.message} (which is not in this group)`,
-  ranks: [],
-  calls: [],
-});
-
-function quietly(work: () => void): void {
-  try {
-    work();
-  } catch {}
 }
 
 function endWorld(world: World, reason: NativeReason, failed: number | null): void {
