@@ -43,14 +43,14 @@ class FakeEngine implements Engine {
     const [from, to] = [input.reshape([-1]), output.reshape([-1])];
     const each = Math.min(from.numel(), to.numel());
     if (each === 0) return;
-    if (kind === 'allGather') to.view([-1, each]).copy_(from);
+    if (kind === 'allGather') fillRows(to.view([-1, each]), from, this.place);
     else to.copy_(from.narrow(0, this.place * each, each));
   }
 
   private runOne({ kind, input, output, counts, root }: CollectiveCall): void {
     if (!isComputed(input, output) || input === null || output === null) return;
     if (kind === 'allGather' || kind === 'gather')
-      fillShards(output, input, counts as readonly number[]);
+      fillShards(output, input, counts as readonly number[], this.place);
     else if (kind === 'reduceScatter')
       copyShard(output, input, counts as readonly number[], this.place);
     else if (kind === 'scatter')
@@ -74,11 +74,23 @@ function isComputed(input: Tensor | null, output: Tensor | null): boolean {
   return hasMemory(input) && hasMemory(output);
 }
 
+/** Copies values into all rows; those of a gather in place are in the row of this rank already. */
+function fillRows(rows: Tensor, values: Tensor, place: number): void {
+  const { shape, storage } = rows;
+  if (values.storage !== storage || values.numel() === 0) {
+    rows.copy_(values);
+    return;
+  }
+  const after = (shape[0] as number) - place - 1;
+  if (place > 0) rows.narrow(0, 0, place).copy_(values);
+  if (after > 0) rows.narrow(0, place + 1, after).copy_(values);
+}
+
 /** Copies the input into every shard of the output that has its size; zeroes the others. */
-function fillShards(output: Tensor, input: Tensor, counts: readonly number[]): void {
+function fillShards(output: Tensor, input: Tensor, counts: readonly number[], place: number): void {
   const [flat, values] = [output.reshape([-1]), input.reshape([-1])];
   if (counts.every((count) => count === values.numel())) {
-    flat.view([counts.length, values.numel()]).copy_(values);
+    fillRows(flat.view([counts.length, values.numel()]), values, place);
     return;
   }
   let at = 0;

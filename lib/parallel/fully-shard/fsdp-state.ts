@@ -176,6 +176,7 @@ export class FSDPState {
     if (root === null) return undefined;
     if (result === undefined) return this.afterError(root);
     this.group.postForward(root.comm);
+    if (root.state === this) root.comm.freePassed();
     this.trainingState = TrainingState.IDLE;
     this.beforeBackward(result, use);
     const { outputDtype } = this.precision;

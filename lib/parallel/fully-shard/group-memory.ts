@@ -1,11 +1,10 @@
 /**
- * The memory of a group's parameters: the flat shard, the buffer that a gather fills, and the whole
- * parameters. Starting a gather, completing it and freeing the whole parameters are the only
- * changes.
+ * The memory of a group's parameters: the flat shard and the whole parameters, which a gather fills.
+ * Starting a gather, completing it and freeing the whole parameters are the only changes.
  */
-import { allGatherIntoTensor, type ProcessGroup, withCallSite } from '../../distributed/index.js';
 import {
   type Device,
+  DistributedError,
   type DType,
   device as deviceOf,
   keep,
@@ -13,13 +12,14 @@ import {
   type Tensor,
 } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
-import { comparingParameters, type ParameterList } from '../common/same-parameters.js';
+import type { ParameterList } from '../common/same-parameters.js';
 import { adviceOnShard, adviceOnWhole, type Owner } from './advice.js';
+import type { CommContext } from './comm-context.js';
 import { FlatShard, type Layout, layoutOf, pathAt } from './flat-shard.js';
+import { Gather } from './gather.js';
 import type { OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
 import type { ShardedParameter } from './sharded-parameter.js';
-import { CopyOut } from './transfers.js';
 
 /** What the memory of a group depends on. */
 export interface MemoryPlan {
@@ -58,46 +58,30 @@ export function flatShardOf(
 export class GroupMemory {
   readonly layout: Layout;
   private readonly plan: MemoryPlan;
+  private readonly comm: CommContext;
   /** The dtype of whole parameters. */
   readonly computeDtype: DType;
   private shard: FlatShard;
-  /** The flat shard in the dtype of compute, while it is gathered; null if it needs no cast. */
-  private readonly cast: RefillableBuffer | null;
-  /** A row for each rank, while the parameters are gathered. */
-  private readonly gathered: RefillableBuffer;
   private readonly whole: RefillableBuffer;
-  private readonly copyOut: CopyOut;
-  /** This rank's part of the gathered rows, between forward and backward. */
+  private readonly gather: Gather;
+  /** This rank's part of what was gathered, between forward and backward. */
   private postForwardRows: Tensor | null = null;
-  /** Whether the ranks have compared their parameters. */
-  private isCompared = false;
   /** Whether modules use the shards themselves, which are whole and need no cast. */
-  private readonly isInPlace: boolean;
+  private readonly usesShards: boolean;
 
-  constructor(plan: MemoryPlan) {
+  constructor(plan: MemoryPlan, comm: CommContext) {
     this.plan = plan;
+    this.comm = comm;
     this.layout = layoutOf(plan.parameters, plan.mesh.ranks);
     this.shard = flatShardOf(plan, (parameter) => parameter.shard());
     this.computeDtype = plan.paramDtype ?? this.shard.tensor.dtype;
     const { layout, computeDtype } = this;
-    const gatheredNumel = layout.shardNumel * plan.mesh.ranks;
     const isCast = this.shard.tensor.dtype !== computeDtype || plan.offload.toCpu;
-    this.isInPlace = !isCast && plan.parameters.every(({ isWhole }) => isWhole);
-    this.cast = isCast ? new RefillableBuffer(layout.shardNumel, computeDtype, plan.device) : null;
-    this.gathered = new RefillableBuffer(gatheredNumel, computeDtype, plan.device);
+    this.usesShards = !isCast && plan.parameters.every(({ isWhole }) => isWhole);
     this.whole = new RefillableBuffer(layout.wholeNumel, computeDtype, plan.device, (offset) =>
       adviceOnWhole(plan.owner, pathAt(plan.parameters, layout.inWhole, offset)),
     );
-    this.copyOut = noGrad(
-      () =>
-        new CopyOut(
-          plan.parameters,
-          layout,
-          plan.mesh.ranks,
-          this.gathered.view(),
-          this.whole.view(),
-        ),
-    );
+    this.gather = new Gather(plan, layout, this.whole, isCast);
   }
 
   /** Whether the parameters have the dtype that they had: `module.to` may have converted them. */
@@ -113,7 +97,7 @@ export class GroupMemory {
 
   /** A tensor on the memory of the whole parameters. */
   get wholeMemory(): Tensor {
-    return this.isInPlace ? this.shard.tensor : this.whole.memory;
+    return this.usesShards ? this.shard.tensor : this.whole.memory;
   }
 
   /** Bytes of whole parameters in memory. */
@@ -123,27 +107,11 @@ export class GroupMemory {
 
   /** Starts to gather the parameters: over the smaller mesh if that holds them. */
   startGather(): void {
-    const { plan } = this;
+    const { plan, gather } = this;
     if (!this.shard.isCurrent()) this.shard = flatShardOf(plan, (parameter) => parameter.shard());
-    if (this.isInPlace) return;
-    const mesh = this.postForwardRows === null ? plan.mesh : (plan.postForwardMesh as ShardMesh);
-    this.onStream(() =>
-      noGrad(() => {
-        const input = this.postForwardRows ?? this.computeShard();
-        const output = this.gathered.allocate();
-        if (mesh.ranks === 1) output.copy_(input);
-        else this.gather(output, input, mesh.group);
-        this.cast?.free();
-      }),
-    );
-  }
-
-  /** The first gather compares the parameters of the ranks. */
-  private gather(output: Tensor, input: Tensor, group: ProcessGroup): void {
-    const { plan, isCompared } = this;
-    const gather = (): unknown => allGatherIntoTensor(output, input, { group });
-    this.isCompared = true;
-    withCallSite(plan.site, () => (isCompared ? gather() : comparingParameters(plan.list, gather)));
+    if (this.usesShards) return;
+    this.comm.keepInMemory(this);
+    this.onStream(() => noGrad(() => gather.start(this.shard.tensor, this.postForwardRows)));
   }
 
   /**
@@ -154,29 +122,17 @@ export class GroupMemory {
     this.plan.mesh.group.onStream(this.plan.device, fn);
   }
 
-  /** This rank's flat shard in the dtype and on the device of compute. */
-  private computeShard(): Tensor {
-    const { cast, shard } = this;
-    return cast === null ? shard.tensor : cast.allocate().copy_(shard.tensor);
-  }
-
-  /** Copies the gathered parameters to where modules use them. */
+  /** The gathered parameters are where modules use them. */
   finishGather(keepsRows: boolean): void {
-    const { plan, gathered, whole } = this;
-    if (this.isInPlace) return;
+    const { gather, plan } = this;
+    if (this.usesShards) return;
     this.dropRows();
-    whole.allocate();
     noGrad(() => {
-      this.copyOut.run();
-      if (keepsRows) this.keepRows(gathered.view(), plan.postForwardMesh as ShardMesh);
+      gather.copyOut();
+      if (keepsRows) this.postForwardRows = keep(gather.rowsOf(plan.postForwardMesh as ShardMesh));
     });
-    this.onStream(() => gathered.free());
-  }
-
-  /** The ranks of the smaller mesh together keep all rows. */
-  private keepRows(rows: Tensor, { ranks, rank }: ShardMesh): void {
-    const each = rows.numel() / ranks;
-    this.postForwardRows = keep(rows.narrow(0, rank * each, each).clone());
+    this.onStream(() => gather.freeCopied());
+    this.comm.freePassed();
   }
 
   private dropRows(): void {
@@ -186,7 +142,7 @@ export class GroupMemory {
 
   /** The whole parameters as new tensors without history. */
   wholeParameters(): Tensor[] {
-    if (this.isInPlace) return this.plan.parameters.map((parameter) => parameter.shard());
+    if (this.usesShards) return this.plan.parameters.map((parameter) => parameter.shard());
     const flat = this.whole.view();
     return noGrad(() =>
       this.plan.parameters.map((parameter, i) =>
@@ -195,14 +151,38 @@ export class GroupMemory {
     );
   }
 
-  /** Frees the whole parameters, and with `all` what is kept for backward, too. */
-  free(all: boolean): void {
-    this.whole.free();
+  /**
+   * Frees the whole parameters, and with `all` what is kept for backward, too.
+   *
+   * @param later - the next module is about to be gathered, beside the compute of this one
+   */
+  free(all: boolean, later: boolean): void {
+    // The CPU uses memory in the order of calls.
+    if (later && this.plan.device.type === 'cuda') this.comm.freeLater(this);
+    else this.freeNow();
     if (all) this.dropRows();
+  }
+
+  /** Later gathers may use the memory, and wait for the compute that uses it. */
+  freeNow(): void {
+    if (this.whole.size > 0) this.freeInOrder(() => this.whole.free());
+  }
+
+  /** The stream is gone with a group that has ended, and nothing will be gathered there. */
+  private freeInOrder(free: () => void): void {
+    try {
+      this.onStream(free);
+    } catch (error) {
+      if (!(error instanceof DistributedError)) throw error;
+      free();
+    }
   }
 
   /** Frees a gather that nobody completes. */
   abandonGather(): void {
-    this.onStream(() => this.gathered.free());
+    this.freeInOrder(() => {
+      this.gather.freeCopied();
+      this.whole.free();
+    });
   }
 }

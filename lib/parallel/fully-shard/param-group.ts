@@ -123,7 +123,7 @@ export class FSDPParamGroup implements GroupOfOps {
     const texts = this.parameters.flatMap((parameter) => parameter.describe(prefix));
     const site = `${this.op} of ${this.path || name}`;
     const plan = { ...this.plan, site, list: { owner: name, texts } };
-    this.memory = new GroupMemory(plan);
+    this.memory = new GroupMemory(plan, comm);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({
       ...plan,
@@ -158,7 +158,7 @@ export class FSDPParamGroup implements GroupOfOps {
   private freeAll(): void {
     this.dropGather();
     this.useSharded();
-    this.memory?.free(true);
+    this.memory?.free(true, false);
     this.shardedState = 'SHARDED';
   }
 
@@ -197,7 +197,7 @@ export class FSDPParamGroup implements GroupOfOps {
   /** @internal */
   freeWhole(keepsRows: boolean): void {
     if (this.memory === null || this.shardedState !== 'UNSHARDED') return;
-    this.memory.free(!keepsRows);
+    this.memory.free(!keepsRows, this.trainingState === TrainingState.FORWARD);
     this.shardedState = keepsRows ? 'SHARDED_POST_FORWARD' : 'SHARDED';
   }
 

@@ -1,13 +1,13 @@
 /**
  * Copies between the layouts of a collective and of parameters. A collective's buffer has one row
- * for each rank, with the shards of all parameters one after the other; in the unsharded buffer
+ * for each rank, with the shards of several parameters one after the other; in the unsharded buffer
  * each parameter is contiguous.
  */
 import { chunkCat, splitWithSizesCopy, type Tensor } from '../../index.js';
 import type { Layout } from './flat-shard.js';
 import type { ShardedParameter } from './sharded-parameter.js';
 
-/** Fills the buffer of whole parameters from gathered rows, again and again. */
+/** Fills a part of the buffer of whole parameters from gathered rows, again and again. */
 export class CopyOut {
   private readonly rows: Tensor;
   private readonly sizes: readonly number[];
@@ -20,19 +20,21 @@ export class CopyOut {
   /** @param gathered, whole - flat tensors whose memory may come and go */
   constructor(
     parameters: readonly ShardedParameter[],
-    layout: Layout,
+    { copied, copiedNumel, inWhole }: Layout,
     ranks: number,
     gathered: Tensor,
     whole: Tensor,
   ) {
-    this.parameters = parameters;
+    this.parameters = copied.map((i) => parameters[i] as ShardedParameter);
     this.ranks = ranks;
-    this.rows = gathered.view([ranks, layout.shardNumel]);
-    this.sizes = parameters.map(({ paddedNumel }) => paddedNumel);
-    this.targets = parameters.map(({ paddedNumel }, i) =>
-      whole.narrow(0, layout.inWhole[i] as number, paddedNumel * ranks).view([ranks, paddedNumel]),
+    this.rows = gathered.view([ranks, copiedNumel]);
+    this.sizes = this.parameters.map(({ paddedNumel }) => paddedNumel);
+    this.targets = this.parameters.map(({ paddedNumel }, i) =>
+      whole
+        .narrow(0, inWhole[copied[i] as number] as number, paddedNumel * ranks)
+        .view([ranks, paddedNumel]),
     );
-    this.isByRows = parameters.every(({ dim }) => dim === 0);
+    this.isByRows = this.parameters.every(({ dim }) => dim === 0);
   }
 
   run(): void {

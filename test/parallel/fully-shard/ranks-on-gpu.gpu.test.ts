@@ -7,7 +7,17 @@ import {
   launch,
   MixedPrecisionPolicy,
 } from '../../../lib/distributed.js';
-import { bfloat16, device, float32, memory, nn, optim, randn } from '../../../lib/index.js';
+import {
+  bfloat16,
+  device,
+  FreedError,
+  float32,
+  memory,
+  nn,
+  optim,
+  randn,
+  type Tensor,
+} from '../../../lib/index.js';
 import { skipWithoutCuda } from '../../skip.js';
 import {
   adamOf,
@@ -19,6 +29,7 @@ import {
   trainedAlone,
   valuesOf,
 } from './model.js';
+import { newWideModel, shardedWide } from './wide-model.js';
 
 type Options = Parameters<typeof fullyShard>[1];
 const STEPS = 5;
@@ -52,6 +63,33 @@ describe('fullyShard on GPUs', () => {
           assertClose(await valuesOf(model), expected, 1e-8);
         });
       });
+
+  for (const [what, options] of Object.entries(variants))
+    it(`gathers large parameters in place ${what}`, async () => {
+      const expected = await trainedAlone(STEPS, newWideModel());
+      await launch(2, async (rank) => {
+        const model = shardedWide(newWideModel().to('cuda'), options());
+        const adam = adamOf(model);
+        for (let step = 0; step < STEPS; step++) {
+          lossOf(model, partOf(batchOf(step), rank, 2).to('cuda')).backward();
+          adam.step();
+          adam.zeroGrad();
+        }
+        assertClose(await valuesOf(model), expected, 1e-8);
+      });
+    });
+
+  it('frees whole parameters of the last layer at the end of forward', async () => {
+    await launch(2, async () => {
+      const model = shardedWide(newWideModel().to('cuda'));
+      let { weight } = model.last.up as { weight: Tensor };
+      model.last.up.registerForwardPreHook((up) => {
+        weight = up.weight;
+      });
+      lossOf(model, batchOf(0).to('cuda'));
+      await assert.rejects(weight.read(), FreedError);
+    });
+  });
 
   it('trains two replicas of two shards as one device', async () => {
     const expected = await trainedAlone(STEPS);
