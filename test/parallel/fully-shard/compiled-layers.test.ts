@@ -2,12 +2,22 @@
 import assert from 'node:assert/strict';
 import {
   applyActivationCheckpointing,
+  checkpoint,
   fullyShard,
   getRank,
   initDeviceMesh,
   MixedPrecisionPolicy,
 } from '../../../lib/distributed.js';
-import { compile, manualSeed, nn, optim, randn, type Tensor } from '../../../lib/index.js';
+import {
+  compile,
+  manualSeed,
+  memory,
+  nn,
+  optim,
+  randn,
+  scope,
+  type Tensor,
+} from '../../../lib/index.js';
 import { CompileCounterWithBackend } from '../../../lib/testing/index.js';
 import { onRanks } from '../../distributed/support/on-ranks.js';
 import { type Values, valuesOf } from './model.js';
@@ -36,13 +46,15 @@ class Blocks extends nn.Module {
   first = new nn.Linear(4, 8);
   layers: nn.ModuleList<Block>;
   last = new nn.Linear(8, 3);
+  /** Whether backward runs each layer again, with its hooks. */
+  again = false;
   constructor(Of: new () => Block) {
     super();
     this.layers = new nn.ModuleList([new Of(), new Of(), new Of()]);
   }
   forward(x: Tensor): Tensor {
     let y = this.first(x);
-    for (const layer of this.layers) y = layer(y);
+    for (const layer of this.layers) y = this.again ? checkpoint(layer, y) : layer(y);
     return this.last(y);
   }
 }
@@ -56,6 +68,7 @@ interface Setting {
   readonly options?: Parameters<typeof fullyShard>[1];
   readonly prefetch?: boolean;
   readonly checkpoint?: boolean;
+  readonly again?: boolean;
   readonly passes?: number;
   readonly block?: new () => Block;
   /** Number of ranks that keep replicas. */
@@ -76,6 +89,7 @@ function modelOf(setting: Setting, backend: ReturnType<typeof CompileCounterWith
   const { compiled, options = {}, prefetch = false, block = Block } = setting;
   manualSeed(1);
   const model = new Blocks(block);
+  model.again = setting.again ?? false;
   const own = new Set<nn.AnyModule>(model.layers);
   if (setting.checkpoint)
     applyActivationCheckpointing(model, { checkFn: (module) => own.has(module) });
@@ -133,6 +147,37 @@ async function assertEqualToUncompiled(setting: Setting, captures: number): Prom
   );
 }
 
+/** Bytes at the peak of the third forward and backward of wide blocks on one rank. */
+async function peakOf(backend: Backend | null): Promise<number> {
+  const options = { mpPolicy };
+  const blocks = Array.from({ length: 4 }, () => {
+    const block = new nn.Sequential(
+      new nn.Linear(128, 512),
+      new nn.GELU(),
+      new nn.Linear(512, 128),
+    );
+    if (backend !== null) block.compile({ backend });
+    return fullyShard(block, options);
+  });
+  const model = fullyShard(new nn.Sequential(...blocks), options);
+  let peak = 0;
+  for (let step = 0; step < 3; step++) {
+    memory.resetPeak('cpu');
+    const before = memory.stats('cpu').allocatedBytes;
+    const loss = scope(() => {
+      const value = model(randn([256, 128]))
+        .square()
+        .mean();
+      value.backward();
+      return value.detach();
+    });
+    await loss.read();
+    peak = memory.stats('cpu').peakAllocatedBytes - before;
+    for (const p of model.parameters()) p.grad = null;
+  }
+  return peak;
+}
+
 const ORDERS = ['before fullyShard', 'after fullyShard'] as const;
 const mpPolicy = new MixedPrecisionPolicy({ paramDtype: 'bfloat16', reduceDtype: 'float32' });
 
@@ -172,10 +217,29 @@ describe('layers that are compiled and fullySharded', () => {
       await onRanks(ranks, () => assertEqualToUncompiled({ compiled: ORDERS[0] }, 3));
     });
 
+  it('train as uncompiled ones in checkpoints around them', async () => {
+    await onRanks(2, async () => {
+      const setting = { again: true } as const;
+      const expected = await trained({ ...setting, compiled: null });
+      const found = await trained({ ...setting, compiled: ORDERS[0] });
+      assert.deepEqual(found.losses, expected.losses);
+      assert.deepEqual(found.values, expected.values);
+      assert.equal(found.captures.at(-1), found.captures[0]);
+    });
+  });
+
   it('train as uncompiled ones where some ranks keep replicas', async () => {
     await onRanks(4, async () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['replicate', 'shard'] });
       await assertEqualToUncompiled({ compiled: ORDERS[0], options: { mesh } }, 3);
+    });
+  });
+
+  it('have no higher peaks than uncompiled ones', async () => {
+    await onRanks(1, async () => {
+      const uncompiled = await peakOf(null);
+      for (const backend of ['aot_eager', 'inductor'] as const)
+        assert.ok((await peakOf(backend)) <= uncompiled, backend);
     });
   });
 
