@@ -41,7 +41,7 @@ export class FunctionContext {
   get savedTensors(): (Tensor | null)[] {
     const node = this.node as Node;
     return this.saved.map((s, i) =>
-      s === null ? null : s.unpack(node.name, `saved tensor ${i}`, node, true),
+      s === null ? null : s.unpack(node.name, `saved tensor ${i}`, node, true, true),
     );
   }
 

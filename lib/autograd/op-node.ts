@@ -340,7 +340,8 @@ export class OpNode extends Node implements VjpContext<object> {
       throw new AutogradError(
         `${this.name}: its gradient rule reads ${role} ${i}, which the op does not save`,
       );
-    return saved.unpack(this.name, `${role} ${i}`, this, isGradEnabled());
+    const isRuleOfUser = this.op.compute !== null;
+    return saved.unpack(this.name, `${role} ${i}`, this, isGradEnabled(), isRuleOfUser);
   }
 }
 

@@ -1,6 +1,10 @@
-/** A tensor saved for a gradient rule: a reference, and a check that it was not overwritten. */
+/**
+ * A tensor saved for a gradient rule: a reference, and a check that it was not overwritten. Large
+ * tensors of the program have stand-ins without tokens: a reference from the graph would make the
+ * tensor an old object, whose memory only a full collection frees.
+ */
 import { InPlaceError } from '../core/errors.js';
-import { layers } from '../core/hooks.js';
+import { layers, hooks as library } from '../core/hooks.js';
 import { checkFunction, optionsOf, unexpected } from '../core/options.js';
 import { outsideScopes } from '../core/scope-stack.js';
 import type { Storage } from '../core/storage.js';
@@ -92,6 +96,8 @@ export class SavedTensor {
   private readonly storage: Storage | null;
   private readonly hooks: SavedTensorsHooks | null = null;
   private readonly ownsMemory: boolean = true;
+  /** Whether `tensor` is not that of the program, and has no token of its memory. */
+  private readonly isStandIn: boolean = false;
   private standIn: (() => Tensor) | null = null;
   private packed: unknown = null;
   /** The packed leaf, which gets the gradient of the unpacked tensor. */
@@ -123,12 +129,19 @@ export class SavedTensor {
       this.ownsMemory = false;
       return;
     }
-    this.tensor = t;
     layers.backend.observer?.mark(t.storage, 'activation');
-    if (this.storage === null) t.retain();
-    else this.storage.retain();
-    const held = this.storage ?? t.storage;
-    if (held !== null) held.saves++;
+    const { storage } = t;
+    this.isStandIn = storage?.ownedByTensors === true && t.sharding === null && !t.leafRequiresGrad;
+    if (this.isStandIn) {
+      this.tensor = standInOf(t, storage as Storage);
+      if (maker === null) this.tensor.retains++;
+      (storage as Storage).save();
+    } else {
+      this.tensor = t;
+      if (maker === null) t.retain();
+      else this.storage?.retain();
+    }
+    if (storage !== null) storage.saves++;
   }
 
   /** Whether hooks of the program pack and unpack it. */
@@ -143,9 +156,11 @@ export class SavedTensor {
 
   /**
    * The saved value. Its history is that of the saved tensor; without `needsHistory`, a tensor from
-   * a hook has its own. @throws InPlaceError if it was overwritten since.
+   * a hook has its own, and a stand-in none. `leaves`: whether it may leave the library.
+   *
+   * @throws InPlaceError if it was overwritten since.
    */
-  unpack(op: string, role: string, maker: GradFn, needsHistory: boolean): Tensor {
+  unpack(op: string, role: string, maker: GradFn, needsHistory: boolean, leaves = false): Tensor {
     const { hooks: own } = this;
     if (this.standIn !== null) return this.standIn();
     if (own !== null) {
@@ -160,6 +175,12 @@ export class SavedTensor {
     if (this.storage !== null && this.storage !== t.storage && !t.disposed)
       throw swappedAway(op, role, t);
     const node = this.isOutput ? maker : this.node;
+    if (this.isStandIn) {
+      if (!needsHistory && !leaves) return t;
+      const own = withHistory(t, null, t.storage, node, this.outputNr);
+      own.token = library.memory.makeToken(t.storage.handle);
+      return own;
+    }
     if (!t.disposed && t.node === node) return t;
     return withHistory(t, t, this.storage ?? t.storage, node, this.outputNr);
   }
@@ -197,6 +218,7 @@ export class SavedTensor {
     if (held !== null) held.saves--;
     if (this.storage === null) this.tensor?.release();
     else if (this.tensor !== null && this.storage.handle !== 0) this.storage.release();
+    held?.endSave();
     const { hooks: own, packed } = this;
     this.tensor = null;
     this.packed = null;
@@ -204,6 +226,21 @@ export class SavedTensor {
     const release = own?.release ?? null;
     if (release !== null) outsideScopes(() => release(packed));
   }
+}
+
+/**
+ * What graphs keep in place of a tensor. It is no owner of the memory: each of them adds itself as
+ * one.
+ */
+function standInOf(t: Tensor, storage: Storage): Tensor {
+  const { standIn: known, shape, strides, storageOffset } = t;
+  if (known?.storage === storage && known.shape === shape && known.strides === strides)
+    return known;
+  const standIn = new Tensor(shape, strides, storageOffset, t.dtype, t.device, null);
+  standIn.storage = storage;
+  standIn.versionCounter = t.sharedVersion();
+  t.standIn = standIn;
+  return standIn;
 }
 
 /**

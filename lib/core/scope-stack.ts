@@ -25,6 +25,7 @@ export class Scope {
   take(storage: Storage): void {
     const { storages } = this;
     storage.scope = this;
+    storage.ownedByTensors = false;
     storages.push(storage);
     // A running backward pass knows positions in the list.
     if (this.ofBackward || storages.length < this.mostMoved) return;

@@ -7,6 +7,7 @@ import type { StorageEffects } from './backend.js';
 import { runDeferred } from './deferred.js';
 import { layers } from './hooks.js';
 import { outliveScope } from './scope-stack.js';
+import type { Storage } from './storage.js';
 import type { Tensor } from './tensor.js';
 
 /**
@@ -30,12 +31,32 @@ export function swapData(target: Tensor, source: Tensor): void {
   if (next === before) return;
   layers.backend.observer?.swap(before, next);
   target.storage = next;
+  target.token = source.token;
+  if (source.token === null) next.ownToken();
   outliveScope(next, before.scope);
   next.refs += 1 + target.retains;
   next.retains += target.retains;
   before.refs -= target.retains;
   before.retains -= target.retains;
   before.unref(target, 'another storage took its place');
+  if (target.standIn !== null) swapSaved(target.standIn, target, before, next);
+}
+
+/** The graphs that saved the tensor read the new memory too. */
+function swapSaved(standIn: Tensor, target: Tensor, before: Storage, next: Storage): void {
+  const { retains } = standIn;
+  standIn.shape = target.shape;
+  standIn.strides = target.strides;
+  standIn.storageOffset = target.storageOffset;
+  standIn.dtype = target.dtype;
+  (standIn as { device: Tensor['device'] }).device = target.device;
+  standIn.storage = next;
+  if (retains === 0) return;
+  next.ownToken();
+  next.refs += retains;
+  next.retains += retains;
+  before.refs -= retains;
+  before.retains -= retains;
 }
 
 /**
@@ -46,6 +67,7 @@ function swap(target: Tensor, source: Tensor, counts: boolean): void {
   const node = target.gradFn; // read while the tensor is still a view of its base
   swapData(target, source);
   target.versionCounter = { value: target.currentVersion + (counts ? 1 : 0) };
+  if (target.standIn !== null) target.standIn.versionCounter = target.versionCounter;
   target.base = null;
   target.node = node;
   target.inPlaceForbidden = null;

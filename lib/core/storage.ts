@@ -1,7 +1,9 @@
 /**
  * Storage: a block of device memory that tensors view. It is freed when its last tensor is
- * disposed, its scope ends, or its token is garbage collected, whichever comes first. Invariant: a
- * live storage has a token, or an open scope owns it.
+ * disposed, its scope ends, or its last token is garbage collected, whichever comes first.
+ * Invariant: a live storage has a token, an open scope owns it, or each tensor that the program can
+ * reach has a token of it. A graph that saved such a storage has a token of its own, so it keeps
+ * the memory and none of the program's tensors (docs/decisions/0012-memory-of-the-graph.md).
  */
 
 import type { Device } from './device.js';
@@ -15,6 +17,12 @@ export interface NativeMemory {
   release(handle: number): void;
   releaseMany(storages: readonly Storage[], count: number): void;
   makeToken(handle: number): object;
+  /** Makes the token by which graphs keep a storage. While it is saved, no other is needed. */
+  savedToken(handle: number): object;
+  /** Says again that graphs need a storage with such a token. */
+  save(handle: number): void;
+  /** Says that none does any more. Frees one without another token: returns whether it did. */
+  unsave(handle: number, bytes: number): boolean;
   resize(handle: number, bytes: number, device: Device): void;
   isPinned(handle: number): boolean;
   recordStream(handle: number, stream: number): void;
@@ -25,6 +33,12 @@ export const FAKE_HANDLE = -1;
 
 /** The handle of a storage whose memory the ops allocate that are recorded and have not run yet. */
 export const PENDING_HANDLE = -2;
+
+/**
+ * Bytes from which on tensors have the tokens: a graph then needs a token of its own, which takes
+ * as long as a small kernel. @internal
+ */
+export const TENSORS_OWN_BYTES = 2 ** 16;
 
 /** Ops that have not run and read a storage: how many segments of them, see `compile`. @internal */
 interface PendingReads {
@@ -54,6 +68,10 @@ export class Storage {
   owner: object | null = null;
   /** @internal the object whose garbage collection frees the memory */
   token: object | null = null;
+  /** @internal whether tensors of the program have tokens of it, and it has none */
+  ownedByTensors = false;
+  /** @internal the token by which graphs keep the memory, also between two graphs; else null */
+  private savedToken: object | null = null;
   /** @internal the open scope that will free it */
   scope: Scope | null = null;
   /**
@@ -201,6 +219,8 @@ export class Storage {
   markFreed(reason: string): void {
     this.handle = 0;
     this.token = null;
+    this.ownedByTensors = false;
+    this.savedToken = null;
     this.scope = null;
     this.freedBy = reason;
   }
@@ -208,8 +228,38 @@ export class Storage {
   /** @internal gives a storage that leaves all scopes to the garbage collector */
   escape(): void {
     this.scope = null;
-    if (this.token === null && this.owner === null && this.handle > 0)
+    if (this.token === null && this.owner === null && this.handle > 0 && !this.ownedByTensors)
       this.token = hooks.memory.makeToken(this.handle);
+  }
+
+  /** @internal gives a new storage's token to the only tensor on it, if it is large */
+  giveToken(t: { token: object | null }, token: object): void {
+    if (this.nbytes < TENSORS_OWN_BYTES) this.token = token;
+    else {
+      this.ownedByTensors = true;
+      t.token = token;
+    }
+  }
+
+  /** @internal gets a token, because something without one leaves the library */
+  ownToken(): void {
+    if (!this.ownedByTensors) return;
+    this.ownedByTensors = false;
+    this.token = hooks.memory.makeToken(this.handle);
+  }
+
+  /** @internal keeps the memory for a graph, which keeps no tensor with a token */
+  save(): void {
+    this.retain();
+    if (this.savedToken === null) this.savedToken = hooks.memory.savedToken(this.handle);
+    else if (this.retains === 1) hooks.memory.save(this.handle);
+  }
+
+  /** @internal frees what a graph alone kept, once no owner is left that {@link retain} added */
+  endSave(): void {
+    if (this.savedToken === null || this.retains > 0 || this.scope !== null || this.handle <= 0)
+      return;
+    if (hooks.memory.unsave(this.handle, this.nbytes)) this.markFreed('its last graph let it go');
   }
 
   /** @internal takes a storage out of its scope and of all counts: `owner` alone frees it */
@@ -221,6 +271,7 @@ export class Storage {
   /** @internal marks that user code sees a gradient on it, or has passed one */
   expose(): void {
     this.exposed = true;
+    this.ownToken();
     if (this.scope?.ofBackward === true) this.scope.handOut(this);
   }
 

@@ -39,6 +39,10 @@ export class Tensor {
   readonly device: Device;
   /** @internal null for a wrapped number */
   storage: Storage | null;
+  /** @internal keeps the memory, where {@link Storage.ownedByTensors} */
+  token: object | null = null;
+  /** @internal what graphs keep in place of this tensor, see `SavedTensor` */
+  standIn: Tensor | null = null;
   /** @internal the node as last recorded; read `gradFn` */
   node: GradFn | null = null;
   /** @internal which output of `gradFn` this is */
@@ -78,7 +82,7 @@ export class Tensor {
   /** @internal of a distributed tensor; `shape` and `strides` are those of the whole tensor */
   sharding: Sharding | null = null;
 
-  /** @internal use the factories */
+  /** @internal use the factories. `source`: a tensor on the same storage, whose token it takes */
   constructor(
     shape: Shape,
     strides: Shape,
@@ -87,6 +91,7 @@ export class Tensor {
     device: Device,
     storage: Storage | null,
     scalarValue = 0,
+    source: Tensor | null = null,
   ) {
     this.shape = shape;
     this.strides = strides;
@@ -95,7 +100,11 @@ export class Tensor {
     this.device = device;
     this.storage = storage;
     this.scalarValue = scalarValue;
-    if (storage !== null) storage.refs++;
+    if (storage === null) return;
+    storage.refs++;
+    if (!storage.ownedByTensors) return;
+    if (source === null) storage.ownToken();
+    else this.token = source.token;
   }
 
   /** Memory layout; only strided tensors exist. */
@@ -265,7 +274,9 @@ export class Tensor {
   /** The memory that this tensor views. */
   untypedStorage(): Storage {
     layers.backend.capture?.readsMemory(this, 'the size of the storage');
-    return this.liveStorage('untypedStorage');
+    const storage = this.liveStorage('untypedStorage');
+    storage.ownToken();
+    return storage;
   }
 
   /** @internal */
@@ -325,7 +336,10 @@ export class Tensor {
         : 'dispose() was called on the tensor that owns it',
     );
     // Other tensors still own it. A disposed tensor that stays reachable must not keep it alive.
-    if (this.storage.handle !== 0 && this.retains === 0) this.storage = disposedStorage;
+    if (this.storage.handle !== 0 && this.retains === 0) {
+      this.storage = disposedStorage;
+      this.token = null;
+    }
   }
 
   [Symbol.dispose](): void {
@@ -340,6 +354,7 @@ export class Tensor {
     if (this.storage === null) return;
     this.retains++;
     this.storage.retain();
+    if (this.token === null) this.storage.ownToken();
   }
 
   /** @internal removes an owner that {@link retain} added */
@@ -372,6 +387,7 @@ export function aliasOf(t: Tensor, storage: Storage | null = t.storage): Tensor 
     t.device,
     storage,
     t.scalarValue,
+    storage === t.storage ? t : null,
   );
   alias.sharding = t.sharding;
   return alias;

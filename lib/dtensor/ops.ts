@@ -309,7 +309,7 @@ class DTensorShard extends LocalShard {
 export function createDTensor(local: Tensor, spec: DTensorSpec): Tensor {
   checkLocalShape('DTensor', local, spec);
   const { shape, strides, dtype } = spec.tensorMeta;
-  const whole = new Tensor(shape, strides, 0, dtype, local.device, local.storage);
+  const whole = new Tensor(shape, strides, 0, dtype, local.device, local.storage, 0, local);
   if (local.storage !== null) local.storage.refs--;
   whole.sharding = new DTensorShard(local, spec);
   return whole;

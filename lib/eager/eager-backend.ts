@@ -95,7 +95,7 @@ function runView(op: AnyOp, input: Tensor, params: object): Tensor {
   const storage = input.liveStorage(op.name);
   const rule = op.view as NonNullable<AnyOp['view']>;
   const { shape, strides, offset, dtype = input.dtype } = rule(input, params);
-  return new Tensor(shape, strides, offset, dtype, input.device, storage);
+  return new Tensor(shape, strides, offset, dtype, input.device, storage, 0, input);
 }
 
 /** What ops without a kernel of their own allocate and copy with. */
@@ -109,6 +109,11 @@ const memory: MemoryAccess = {
     const bytes = numelOf(shape) * dtype.itemsize;
     const storage = pinned ? allocatePinned(bytes) : allocateNow(device, bytes);
     const t = new Tensor(shape, strides ?? contiguousStrides(shape), 0, dtype, device, storage);
+    if (storage.token !== null) {
+      const { token } = storage;
+      storage.token = null;
+      storage.giveToken(t, token);
+    }
     if (recording) recordStorages(op, [t]);
     return t;
   },

@@ -16,7 +16,9 @@ import { type Collector, collector } from './collector.js';
 const MINOR_COUNT = 256;
 const MINOR_FLOOR_BYTES = 256 * 2 ** 10;
 /** A young collection also runs after this many bytes, times the slack. */
-const MINOR_BYTES = 16 * 2 ** 20;
+const MINOR_BYTES = 2 ** 20;
+/** Or after this share of all bytes, so that large programs make tens of collections a step. */
+const MINOR_SHARE = 1 / 16;
 /** Where only full collections are offered, one runs after so many storages: each takes longer. */
 const FULL_COUNT = 2 ** 15;
 /**
@@ -26,10 +28,22 @@ const FULL_COUNT = 2 ** 15;
 const MAJOR_FACTOR = 1.25;
 const MAJOR_COUNT = 64;
 const MAJOR_BYTES = 32 * 2 ** 20;
+const MAJOR_SHARE = 1 / 16;
+/**
+ * What graphs saved is no garbage, unless they were dropped without backward. So it counts alone: a
+ * full collection runs when it is this many times what the last one left of it.
+ */
+const SAVED_FACTOR = 2;
+const SAVED_BYTES = 32 * 2 ** 20;
+/** The collections that tell how much a program needs. */
+const MOST_WINDOW = 64;
+/** By how much a collection may seem to take longer than the one before. */
+const MAX_GROWTH = 1.25;
 /** The maximal share of the time for a kind of collection. */
 const MAX_SHARE = 0.03;
 /** At most 128 MiB before a young and 256 MiB before an old collection. */
-const MAX_SLACK = 8;
+const MAX_MINOR_SLACK = 128;
+const MAX_MAJOR_SLACK = 8;
 
 /**
  * Runs collections of one kind. If they take more than their share of the time, the slack doubles,
@@ -38,32 +52,65 @@ const MAX_SLACK = 8;
  */
 class Collections {
   slack = 1;
+  private readonly most: number;
   private last = 0;
+  private cost = Number.POSITIVE_INFINITY;
+
+  constructor(most: number) {
+    this.most = most;
+  }
 
   run(collect: () => void): void {
     const start = performance.now();
     collect();
     const end = performance.now();
-    if (this.last > 0 && end - start > MAX_SHARE * (end - this.last))
-      this.slack = Math.min(this.slack * 2, MAX_SLACK);
+    // One that took much longer than the last has waited for a processor.
+    this.cost = Math.min(end - start, this.cost * MAX_GROWTH);
+    const share = this.last > 0 ? this.cost / (end - this.last) : MAX_SHARE;
+    if (share > MAX_SHARE) this.slack = Math.min(this.slack * 2, this.most);
+    else if (share < MAX_SHARE / 2) this.slack = Math.max(this.slack / 2, 1);
     this.last = end;
   }
 }
 
-const minor = new Collections();
-const major = new Collections();
+const minor = new Collections(MAX_MINOR_SLACK);
+const major = new Collections(MAX_MAJOR_SLACK);
 
-let turning = false;
+/** The most bytes that young collections have left, of the last ones. */
+class RecentMost {
+  value = 0;
+  private ofWindow = 0;
+  private count = 0;
+
+  add(bytes: number): void {
+    this.ofWindow = Math.max(this.ofWindow, bytes);
+    this.value = Math.max(this.value, bytes);
+    if (++this.count % MOST_WINDOW > 0) return;
+    this.value = this.ofWindow;
+    this.ofWindow = 0;
+  }
+
+  forget(): void {
+    this.value = 0;
+    this.ofWindow = 0;
+  }
+}
+
+const most = new RecentMost();
 let bytesSinceMinor = 0;
 let countSinceMinor = 0;
 let minorCount = MINOR_COUNT;
-let survivors = { count: 0, bytes: 0 };
+let minorBytes = MINOR_BYTES;
+let survivors: TokenCounts = { count: 0, bytes: 0, saved: 0 };
 let afterMajor = survivors;
+let savedLimit = SAVED_BYTES;
 
-/** Storages that only the collector can free, of all devices. */
+/** Storages that only the collector can free, and what graphs saved of them, of all devices. */
 interface TokenCounts {
   count: number;
   bytes: number;
+  /** Bytes; they are not in the others. */
+  saved: number;
 }
 
 let words: Float64Array | undefined;
@@ -72,16 +119,22 @@ function readTokens(): TokenCounts {
   const addon = addonOrStandIn();
   addon.tokenCounts();
   words ??= new Float64Array(addon.words);
-  return { count: words[0] as number, bytes: words[1] as number };
+  return { count: words[0] as number, bytes: words[1] as number, saved: words[2] as number };
 }
 
 /** Full collection: drops every tensor that nothing refers to. */
 export function collectGarbage(): void {
   collector().full();
-  survivors = readTokens();
-  afterMajor = survivors;
+  measureAll();
+  most.forget();
   bytesSinceMinor = 0;
   countSinceMinor = 0;
+}
+
+function measureAll(): void {
+  survivors = readTokens();
+  afterMajor = survivors;
+  savedLimit = Math.max(savedLimit, survivors.saved * SAVED_FACTOR);
 }
 
 /** Counts new storages that no scope owns, and collects when they add up. */
@@ -92,40 +145,46 @@ export function addPressure(outputs: readonly Tensor[]): void {
     bytesSinceMinor += storage.nbytes;
     countSinceMinor++;
   }
-  if (
-    bytesSinceMinor > MINOR_FLOOR_BYTES &&
-    (countSinceMinor > minorCount || bytesSinceMinor > minorBytes())
-  )
-    relieve();
+  if (isMuch()) relieve();
 }
 
-function minorBytes(): number {
-  return MINOR_BYTES * (turning ? MAX_SLACK : minor.slack);
+/** Counts a storage that a graph let go, and that still has a token. */
+export function addUnsaved(bytes: number): void {
+  bytesSinceMinor += bytes;
+  countSinceMinor++;
+  if (isMuch()) relieve();
 }
 
-/**
- * Detects whether the event loop turns between collections. V8 then collects in small steps as the
- * reported bytes grow, and our collections, which pause the program, use the maximal slack.
- */
-function watchTurns(): void {
-  turning = false;
-  setImmediate(() => {
-    turning = true;
-  }).unref();
+const isMuch = (): boolean =>
+  bytesSinceMinor > MINOR_FLOOR_BYTES &&
+  (countSinceMinor > minorCount || bytesSinceMinor > minorBytes);
+
+function minorLimit(): number {
+  return Math.max(MINOR_BYTES * minor.slack, (survivors.bytes + survivors.saved) * MINOR_SHARE);
 }
 
 function relieve(): void {
   const collect = collector();
   // Some storages were disposed or collected already: wait for as many again.
-  const { count, bytes } = readTokens();
+  const { count, bytes, saved } = readTokens();
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
-  if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < minorBytes() * 0.9) return;
-  if (collect.young === null) relieveFully(collect);
+  if (saved > savedLimit) {
+    major.run(collect.full);
+    measureAll();
+  } else if (
+    countSinceMinor < minorCount * 0.9 &&
+    (bytesSinceMinor < minorLimit() * 0.9 || bytes + saved < most.value)
+  ) {
+    // Until the program has as much as it needs later, garbage does no harm.
+    minorBytes = Math.max(bytesSinceMinor, 0) + minorLimit();
+    return;
+  } else if (collect.young === null) relieveFully(collect);
   else relieveYoung(collect, collect.young);
+  most.add(survivors.bytes + survivors.saved);
   bytesSinceMinor = 0;
   countSinceMinor = 0;
-  watchTurns();
+  minorBytes = minorLimit();
 }
 
 function relieveYoung({ full }: Collector, young: () => void): void {
@@ -136,8 +195,7 @@ function relieveYoung({ full }: Collector, young: () => void): void {
   survivors = readTokens();
   if (hasGrown(survivors)) {
     major.run(full);
-    survivors = readTokens();
-    afterMajor = survivors;
+    measureAll();
   }
   // Many survivors make a collection expensive: the next one waits for as many new storages.
   minorCount = Math.max(MINOR_COUNT, survivors.count);
@@ -145,14 +203,17 @@ function relieveYoung({ full }: Collector, young: () => void): void {
 
 function relieveFully({ full }: Collector): void {
   minor.run(full);
-  survivors = readTokens();
-  afterMajor = survivors;
+  measureAll();
   minorCount = Math.max(FULL_COUNT, survivors.count);
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {
+  const least = Math.min(
+    Math.max(MAJOR_BYTES * major.slack, most.value * MAJOR_SHARE),
+    Math.max(MAJOR_BYTES, most.value * 2 * MAJOR_SHARE),
+  );
   return (
-    bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * (turning ? MAX_SLACK : major.slack) ||
+    bytes > afterMajor.bytes + least ||
     count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack
   );
 }

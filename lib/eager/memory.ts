@@ -16,6 +16,7 @@ import { nativeError } from '../native/guard.js';
 import { recordBorrowed } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
 import { fakeTensor, noValues } from './fake-backend.js';
+import { addUnsaved } from './gc-policy.js';
 import {
   allocatingCall,
   nativeCall,
@@ -115,6 +116,18 @@ export const nativeMemory: NativeMemory = {
   },
   makeToken(handle) {
     return writer.addon.makeToken(handle);
+  },
+  savedToken(handle) {
+    return writer.addon.savedToken(handle);
+  },
+  save(handle) {
+    writer.addon.setSaved(handle, 1);
+  },
+  unsave(handle, bytes) {
+    const isFreed = writer.addon.setSaved(handle, 0);
+    // A tensor of the program has it, or had it and waits for the collector.
+    if (!isFreed) addUnsaved(bytes);
+    return isFreed;
   },
   isPinned(handle) {
     return writer.addon.isPinned(handle);

@@ -156,7 +156,18 @@ export interface Addon extends ProfileCalls {
     bytes: number,
     withToken: boolean,
   ): undefined | Token;
+  /** A token of a storage, which may have several: it is freed with the last one. */
   makeToken(handle: number): Token;
+  /**
+   * A token of the graphs that saved a storage. It is saved from now on, until {@link setSaved} or
+   * the collection of this token, and is not freed meanwhile for having no tokens.
+   */
+  savedToken(handle: number): Token;
+  /**
+   * Sets whether a storage is saved (1) or not (0). One that no longer is and has no tokens is
+   * freed: returns whether it was.
+   */
+  setSaved(handle: number, saved: 0 | 1): boolean;
   release(handle: number): void;
   /** Frees the handles in words[0 .. count). */
   releaseMany(count: number): void;
@@ -386,8 +397,8 @@ export interface Addon extends ProfileCalls {
    */
   emptyCache(device: number, idleMs: number): void;
   /**
-   * Writes the number of live tokens and the bytes of their storages, of all devices, into the
-   * first two words. After {@link deferFinalizers}, frees the storages of collected tokens first.
+   * Writes the number of storages with tokens, their bytes, and the bytes of those that graphs
+   * saved, which the first two leave out, into the first three words. Of all devices. After {@link deferFinalizers}, frees the storages of collected tokens first.
    */
   tokenCounts(): void;
   /** From now on tokens have no finalizers, because this runtime runs them too late. */

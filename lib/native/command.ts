@@ -26,10 +26,10 @@ export class WordWriter extends CountingWriter {
   private at = HEADER_WORDS;
   private op = '';
   /**
-   * Storages that the command allocates, and the words where their handles come back; counted, so
-   * that no array is resized.
+   * Tensors whose storages the command allocates, and the words where their handles come back;
+   * counted, so that no array is resized.
    */
-  private readonly pending: (Storage | null)[] = [];
+  private readonly pending: (Tensor | null)[] = [];
   private readonly slots: number[] = [];
   private allocations = 0;
   private lastToken: Token | null = null;
@@ -76,7 +76,7 @@ export class WordWriter extends CountingWriter {
       return;
     }
     this.slots[this.allocations] = this.at;
-    this.pending[this.allocations++] = storage;
+    this.pending[this.allocations++] = t;
     const words = this.words;
     words[this.at++] = ALLOCATE;
     words[this.at++] = storage.nbytes;
@@ -130,17 +130,20 @@ export class WordWriter extends CountingWriter {
     const result = this.addon.submit(this.at);
     const { pending, slots, allocations } = this;
     for (let i = 0; i < allocations; i++) {
-      const storage = pending[i] as Storage;
+      const t = pending[i] as Tensor;
+      const storage = t.storage as Storage;
       pending[i] = null;
       storage.handle = words[slots[i] as number] as number;
       if (scope !== null) {
         storage.scope = scope;
         scope.storages.push(storage);
       } else
-        storage.token =
+        storage.giveToken(
+          t,
           allocations === 1
             ? this.tokenOf(result as Token | undefined)
-            : ((result as Token[])[i] as Token);
+            : ((result as Token[])[i] as Token),
+        );
     }
   }
 

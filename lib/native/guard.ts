@@ -33,6 +33,8 @@ export function guard(native: NativeAddon): Addon {
     release,
     releaseMany,
     makeToken,
+    savedToken,
+    setSaved,
     write,
     readSync,
     readScalar,
@@ -62,6 +64,8 @@ export function guard(native: NativeAddon): Addon {
     release: (handle) => value(release(handle)),
     releaseMany: (count) => value(releaseMany(count)),
     makeToken: (handle) => value(makeToken(handle)),
+    savedToken: (handle) => value(savedToken(handle)),
+    setSaved: (handle, saved) => value(setSaved(handle, saved)),
     write: (handle, byteOffset, source, stream) => value(write(handle, byteOffset, source, stream)),
     readSync: (handle, byteOffset, destination, stream) =>
       value(readSync(handle, byteOffset, destination, stream)),

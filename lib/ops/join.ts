@@ -129,7 +129,7 @@ export const catOp: Op<Cat> = defineOp({
     for (const t of inputs) {
       if (t.numel() === 0) continue;
       const offset = start * (y.strides[params.dim] as number);
-      const window = new Tensor(t.shape, y.strides, offset, y.dtype, y.device, y.storage);
+      const window = new Tensor(t.shape, y.strides, offset, y.dtype, y.device, y.storage, 0, y);
       memory.copy(t, window);
       window.dispose();
       start += t.shape[params.dim] as number;

@@ -204,11 +204,11 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
   const MemoryStats stats = Devices::get().allocator(static_cast<int32_t>(device))->stats();
   int64_t tokens = 0, token_bytes = 0;
   if (device == 0 && !Devices::get().cuda) {
-    tokens = state.tokens;
-    token_bytes = state.token_bytes;
+    tokens = state.tokens + state.saved;
+    token_bytes = state.token_bytes + state.saved_bytes;
   } else {
     state.storages.for_each([&](int64_t, StorageEntry& entry) {
-      if (entry.device != device || entry.token_bytes < 0) return;
+      if (entry.device != device || (entry.tokens == 0 && !entry.saved)) return;
       tokens++;
       token_bytes += entry.bytes;
     });
@@ -239,12 +239,14 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
 }
 
 // Frees the storages of collected tokens where finalizers are deferred. Writes to the shared words:
-// the number of live tokens and the bytes of their storages, on all devices.
+// the number of storages with tokens, their bytes, and the bytes of those that graphs saved, which
+// the first two leave out. On all devices.
 napi_value token_counts(napi_env env, napi_callback_info) {
   Environment& state = state_of(env);
   state.sweep_tokens();
   state.words[0] = static_cast<double>(state.tokens);
   state.words[1] = static_cast<double>(state.token_bytes);
+  state.words[2] = static_cast<double>(state.saved_bytes);
   return nullptr;
 }
 

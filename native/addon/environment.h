@@ -112,7 +112,9 @@ struct Environment {
   // the present command; its memory is reused
   void* decoded = nullptr;
 
+  // storages with a token that no graph saved, and those that one saved
   int64_t tokens = 0, token_bytes = 0;
+  int64_t saved = 0, saved_bytes = 0;
   SharedToken* shared_token = nullptr;  // the last token, while JavaScript holds it
   int64_t external_delta = 0;           // to be reported to the engine
   // Whether finalizers wait for the event loop, as in Deno: a loop that does not wait for anything
@@ -136,6 +138,13 @@ struct Environment {
   // Where finalizers are deferred, does their work for all tokens that were collected.
   void sweep_tokens();
   void release(int64_t handle, bool collected);
+  // A token was collected: frees the storage if it was the last one.
+  void drop_token(int64_t handle);
+  // Sets whether an autograd graph needs the storage. One that needs it no more, without a token,
+  // is freed: returns whether it was.
+  bool set_saved(int64_t handle, bool saved, bool collected);
+  // Counts a storage among the garbage that a collection may free, after a change of its owners.
+  void account(StorageEntry& entry);
   // Frees the block in the order of its owner stream, once all streams that used it are done. Does
   // not wait.
   void release_block(const StorageEntry& entry, bool collected);

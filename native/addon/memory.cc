@@ -7,34 +7,28 @@ namespace shardwise {
 
 namespace {
 
-// The size of one storage that the engine accounts for, capped so that a device of 140 GB does not
-// cause endless collections.
-int64_t reported(const StorageEntry& entry) {
-  const int64_t bytes =
-      entry.owner && entry.owner->backend()->asynchronous ? entry.bytes / 16 : entry.bytes;
-  constexpr int64_t cap = 64 << 20;
-  return bytes < cap ? bytes : cap;
-}
-
 // Runs inside a collection: must not call JavaScript, nor take locks that are held while the engine
 // is called.
 void on_collected(node_api_basic_env, void* data, void* hint) {
-  static_cast<Environment*>(hint)->release(reinterpret_cast<int64_t>(data), true);
+  static_cast<Environment*>(hint)->drop_token(reinterpret_cast<int64_t>(data));
 }
 
 void on_shared_collected(node_api_basic_env, void* data, void* hint) {
   auto* shared = static_cast<SharedToken*>(data);
   auto* state = static_cast<Environment*>(hint);
   if (state->shared_token == shared) state->shared_token = nullptr;
-  for (int i = 0; i < shared->count; i++) state->release(shared->handles[i], true);
+  for (int i = 0; i < shared->count; i++) state->drop_token(shared->handles[i]);
   delete shared;
 }
 
-void account_token(Environment& state, StorageEntry& entry) {
-  entry.token_bytes = reported(entry);
-  state.tokens++;
-  state.token_bytes += entry.bytes;
-  state.external_delta += entry.token_bytes;
+// Of the token that a graph keeps with a storage.
+void on_saved_collected(node_api_basic_env, void* data, void* hint) {
+  static_cast<Environment*>(hint)->set_saved(reinterpret_cast<int64_t>(data), false, true);
+}
+
+void count_token(Environment& state, StorageEntry& entry) {
+  entry.tokens++;
+  state.account(entry);
 }
 
 uint32_t pinned_pool(Environment& state) {
@@ -141,9 +135,23 @@ napi_value token(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   StorageEntry* entry = state.storages.find(handle);
   if (!entry) return fail_call(env, Code::Closed, "makeToken: the storage was freed");
-  if (entry->token_bytes >= 0)
-    return fail_call(env, Code::Invalid, "makeToken: the storage has one already");
   return make_token(state, handle, *entry);
+}
+
+napi_value saved_token(napi_env env, napi_callback_info info) {
+  int64_t handle;
+  if (!read_integers(env, info, 1, &handle)) return nullptr;
+  Environment& state = state_of(env);
+  if (!state.storages.find(handle))
+    return fail_call(env, Code::Closed, "savedToken: the storage was freed");
+  state.set_saved(handle, true, false);
+  return state.make_collectable(reinterpret_cast<void*>(handle), on_saved_collected);
+}
+
+napi_value set_saved(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  if (!read_integers(env, info, 2, args)) return nullptr;
+  return boolean_value(env, state_of(env).set_saved(args[0], args[1] != 0, false));
 }
 
 napi_value release(napi_env env, napi_callback_info info) {
@@ -195,6 +203,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
     stream->enqueue(copy, copy_name(kind));
   }
   if (entry->token_bytes >= 0) state.token_bytes += args[1] - entry->bytes;
+  if (entry->saved) state.saved_bytes += args[1] - entry->bytes;
   entry->last_sequence = stream->claimed();
   state.release_block(*entry, args[1] == 0);
   entry->block = fresh.block;
@@ -272,7 +281,7 @@ Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
   napi_value token = state.make_collectable(reinterpret_cast<void*>(handle), on_collected);
   if (!token) return nullptr;  // the storage is freed with its environment
-  account_token(state, entry);
+  count_token(state, entry);
   return token;
 }
 
@@ -280,7 +289,7 @@ napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry) 
   SharedToken*& shared = state.shared_token;
   if (shared && shared->count < SharedToken::kMost) {
     shared->handles[shared->count++] = handle;
-    account_token(state, entry);
+    count_token(state, entry);
     return nullptr;
   }
   auto* fresh = new SharedToken;
@@ -291,7 +300,7 @@ napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry) 
     return nullptr;
   }
   shared = fresh;
-  account_token(state, entry);
+  count_token(state, entry);
   return token;
 }
 
@@ -300,6 +309,8 @@ void export_memory(napi_env env, napi_value exports) {
   export_function<allocate_pinned>(env, exports, "allocatePinned");
   export_function<adopt>(env, exports, "adopt");
   export_function<token>(env, exports, "makeToken");
+  export_function<saved_token>(env, exports, "savedToken");
+  export_function<set_saved>(env, exports, "setSaved");
   export_function<release>(env, exports, "release");
   export_function<release_many>(env, exports, "releaseMany");
   export_function<resize>(env, exports, "resize");

@@ -64,14 +64,59 @@ void Environment::sweep_tokens() {
   weak_tokens.resize(kept);
 }
 
+// The size of one storage that the engine accounts for. The engine answers growth by full
+// collections, also where a young one is enough; lib/eager/gc-policy.ts knows better for large
+// storages.
+static int64_t reported(const StorageEntry& entry) {
+  constexpr int64_t large = 64 << 10, cap = 64 << 20;
+  const int64_t bytes = entry.bytes < large ? entry.bytes : large + (entry.bytes - large) / 64;
+  return bytes < cap ? bytes : cap;
+}
+
+void Environment::account(StorageEntry& entry) {
+  const bool is_collectable = entry.tokens > 0 && !entry.saved;
+  if (is_collectable == (entry.token_bytes >= 0)) return;
+  const int64_t sign = is_collectable ? 1 : -1;
+  if (is_collectable) entry.token_bytes = reported(entry);
+  tokens += sign;
+  token_bytes += sign * entry.bytes;
+  external_delta += sign * entry.token_bytes;
+  if (!is_collectable) entry.token_bytes = -1;
+}
+
+void Environment::drop_token(int64_t handle) {
+  StorageEntry* entry = closed ? nullptr : storages.find(handle);
+  if (!entry) return;
+  entry->tokens--;
+  if (entry->tokens == 0 && !entry->saved)
+    release(handle, true);
+  else
+    account(*entry);
+}
+
+bool Environment::set_saved(int64_t handle, bool is_saved, bool collected) {
+  StorageEntry* entry = closed ? nullptr : storages.find(handle);
+  if (!entry || entry->saved == is_saved) return false;
+  entry->saved = is_saved;
+  saved += is_saved ? 1 : -1;
+  saved_bytes += is_saved ? entry->bytes : -entry->bytes;
+  if (!is_saved && entry->tokens == 0) {
+    release(handle, collected);
+    return true;
+  }
+  account(*entry);
+  return false;
+}
+
 void Environment::release(int64_t handle, bool collected) {
   StorageEntry* entry = closed ? nullptr : storages.find(handle);
   if (!entry) return;
-  if (entry->token_bytes >= 0) {
-    tokens--;
-    token_bytes -= entry->bytes;
-    external_delta -= entry->token_bytes;
+  entry->tokens = 0;
+  if (entry->saved) {
+    saved--;
+    saved_bytes -= entry->bytes;
   }
+  account(*entry);
   if (entry->adopted) dropped_refs.push_back(static_cast<napi_ref>(entry->adopted));
   release_block(*entry, collected);
   storages.remove(handle);

@@ -26,8 +26,10 @@ struct StorageEntry {
   bool recorded = false;                        // by recordStream: other streams use it unseen
   std::shared_ptr<const std::string> no_value;  // the failure that left it without a value
   void* adopted = nullptr;                      // napi_ref of the ArrayBuffer whose memory this is
-  int64_t token_bytes = -1;                     // reported to the engine; -1 without a token
+  int64_t token_bytes = -1;                     // reported to the engine; -1 if nothing is
   uint32_t generation = 0;
+  int32_t tokens = 0;   // live tokens; the last one frees it, unless it is saved
+  bool saved = false;   // an autograd graph needs it
   bool pinned = false;  // host memory that a GPU accesses directly
   bool live = false;
 };

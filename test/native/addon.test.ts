@@ -234,13 +234,32 @@ describe('the addon', () => {
     addon.release(handle);
   });
 
-  it('gives a storage one token', () => {
+  it('counts a storage with several tokens once', () => {
     const handle = storage(64);
-    assert.ok(addon.makeToken(handle));
     const before = addon.memoryStats(0).tokens;
-    assert.throws(() => addon.makeToken(handle), code('SW_INVALID'));
+    assert.ok(addon.makeToken(handle));
+    assert.ok(addon.makeToken(handle));
+    assert.equal(addon.memoryStats(0).tokens, before + 1);
     addon.release(handle);
-    assert.equal(addon.memoryStats(0).tokens, before - 1);
+    assert.equal(addon.memoryStats(0).tokens, before);
+  });
+
+  it('keeps a storage without tokens while a graph has saved it', () => {
+    const { liveBlocks } = addon.memoryStats(0);
+    const handle = storage(64);
+    assert.ok(addon.savedToken(handle));
+    assert.equal(addon.setSaved(handle, 1), false);
+    assert.equal(addon.memoryStats(0).liveBlocks, liveBlocks + 1);
+    assert.equal(addon.setSaved(handle, 0), true);
+    assert.equal(addon.setSaved(handle, 0), false);
+    assert.equal(addon.memoryStats(0).liveBlocks, liveBlocks);
+    assert.throws(() => addon.savedToken(handle), code('SW_CLOSED'));
+    const other = storage(64);
+    const token = addon.makeToken(other);
+    addon.savedToken(other);
+    assert.equal(addon.setSaved(other, 0), false, 'it has a token');
+    assert.ok(token);
+    addon.release(other);
   });
 
   it('calls no function of a library except its version functions', () => {

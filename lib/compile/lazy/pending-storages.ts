@@ -78,7 +78,7 @@ function takeOver(storage: PendingStorage, t: Tensor, taken: Set<Storage>): bool
   if (!isOwn) return false;
   taken.add(from);
   storage.handle = from.handle;
-  storage.token = from.token;
+  storage.token = from.token ?? t.token;
   from.markFreed('a result of a lazy segment took it over');
   return true;
 }
