@@ -1,12 +1,13 @@
 /** Accumulates a gradient into `.grad` of a leaf, and finds where the gradient of a tensor goes. */
 
+import { aliasOf } from '../core/alias-of.js';
 import { layers } from '../core/hooks.js';
 import { outsideScopes } from '../core/scope-stack.js';
 import { gradOf, setGrad } from '../core/set-grad.js';
 import { isNonOverlappingAndDense } from '../core/shape.js';
 import { heldOf } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
-import { aliasOf, type Tensor } from '../core/tensor.js';
+import type { Tensor } from '../core/tensor.js';
 import { copyInLayoutOf, hasLayoutOf } from './gradient-layout.js';
 import { runMade } from './made-hooks.js';
 import { ACCUMULATE_SEQUENCE, type Edge, type Gradients, Node, type NodeFacts } from './node.js';

@@ -3,12 +3,14 @@
  * tensors of the program have stand-ins without tokens: a reference from the graph would make the
  * tensor an old object, whose memory only a full collection frees.
  */
+
+import { aliasOf } from '../core/alias-of.js';
 import { InPlaceError } from '../core/errors.js';
 import { layers, hooks as library } from '../core/hooks.js';
 import { checkFunction, optionsOf, unexpected } from '../core/options.js';
 import { outsideScopes } from '../core/scope-stack.js';
 import type { Storage } from '../core/storage.js';
-import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
+import { type GradFn, Tensor } from '../core/tensor.js';
 import { reportUseOutsideSteps } from '../core/unrepeatable.js';
 
 /** Options of {@link savedTensorsHooks}. */

@@ -1,4 +1,6 @@
 /** Replaces the memory of a tensor that keeps its identity: `set_` and the `data` property. */
+
+import { aliasOf } from '../core/alias-of.js';
 import { toOneDevice } from '../core/device.js';
 import {
   AutogradError,
@@ -9,7 +11,7 @@ import {
 } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { formatShape } from '../core/shape.js';
-import { aliasOf, Tensor } from '../core/tensor.js';
+import { Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
 import { isGradEnabled } from './grad-mode.js';
 

@@ -377,22 +377,6 @@ export class Tensor {
   }
 }
 
-/** Another tensor on the memory of `t`, without history. @internal */
-export function aliasOf(t: Tensor, storage: Storage | null = t.storage): Tensor {
-  const alias = new Tensor(
-    t.shape,
-    t.strides,
-    t.storageOffset,
-    t.dtype,
-    t.device,
-    storage,
-    t.scalarValue,
-    storage === t.storage ? t : null,
-  );
-  alias.sharding = t.sharding;
-  return alias;
-}
-
 /** The storage of a disposed tensor whose memory has other owners. */
 const disposedStorage = new Storage(cpu, 0);
 disposedStorage.freedBy = 'dispose() was called on this tensor';

@@ -3,6 +3,7 @@
  * tensors from local shards.
  */
 
+import { aliasOf } from '../core/alias-of.js';
 import { isAsynchronous, markAsynchronous } from '../core/asynchronous.js';
 import { withPurpose } from '../core/call-context.js';
 import { atCallSite } from '../core/call-site.js';
@@ -15,7 +16,7 @@ import { type ParamsOf, param } from '../core/op-params.js';
 import { type Placement, Replicate, Shard } from '../core/placement.js';
 import { contiguousStrides, type Shape, sameShape } from '../core/shape.js';
 import type { Sharding } from '../core/sharding.js';
-import { aliasOf, Tensor } from '../core/tensor.js';
+import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { withCause } from './redistribute/policy.js';

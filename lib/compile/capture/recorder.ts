@@ -3,6 +3,7 @@
  * program are borrowed when an op first meets them. What a graph cannot repeat ends the capture.
  */
 import { type GradMode, gradMode } from '../../autograd/grad-mode.js';
+import { aliasOf } from '../../core/alias-of.js';
 import { isAsynchronous } from '../../core/asynchronous.js';
 import type { MemoryFact } from '../../core/backend.js';
 import { callSite } from '../../core/call-site.js';
@@ -11,7 +12,7 @@ import type { AnyOp } from '../../core/op.js';
 import type { DrawParams } from '../../core/random.js';
 import { heldOf, type Sharding } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
-import { aliasOf, type Tensor } from '../../core/tensor.js';
+import type { Tensor } from '../../core/tensor.js';
 import { detachOp } from '../../ops/view.js';
 import type { EffectName } from '../graph/effects.js';
 import { Graph } from '../graph/graph.js';

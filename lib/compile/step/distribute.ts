@@ -2,8 +2,10 @@
  * Plain tensors of the program that are distributed for the duration of a capture: the program
  * computes with whole tensors, and the graph with what the tensors are.
  */
+
+import { aliasOf } from '../../core/alias-of.js';
 import { ArgumentError } from '../../core/errors.js';
-import { aliasOf, Tensor } from '../../core/tensor.js';
+import { Tensor } from '../../core/tensor.js';
 import type { Recorder } from '../capture/recorder.js';
 
 /** Makes a distributed tensor over a local shard, as `DTensor.fromLocal` does. */
