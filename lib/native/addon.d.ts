@@ -156,17 +156,11 @@ export interface Addon extends ProfileCalls {
     bytes: number,
     withToken: boolean,
   ): undefined | Token;
-  /** A token of a storage, which may have several: it is freed with the last one. */
+  /** A storage is freed with its last token. */
   makeToken(handle: number): Token;
-  /**
-   * A token of the graphs that saved a storage. It is saved from now on, until {@link setSaved} or
-   * the collection of this token, and is not freed meanwhile for having no tokens.
-   */
+  /** Saves a storage for graphs until the token is collected: it then needs no other token. */
   savedToken(handle: number): Token;
-  /**
-   * Sets whether a storage is saved (1) or not (0). One that no longer is and has no tokens is
-   * freed: returns whether it was.
-   */
+  /** Saves (1) or not (0). Returns whether it freed a storage, which had no tokens. */
   setSaved(handle: number, saved: 0 | 1): boolean;
   release(handle: number): void;
   /** Frees the handles in words[0 .. count). */
@@ -397,8 +391,8 @@ export interface Addon extends ProfileCalls {
    */
   emptyCache(device: number, idleMs: number): void;
   /**
-   * Writes the number of storages with tokens, their bytes, and the bytes of those that graphs
-   * saved, which the first two leave out, into the first three words. Of all devices. After {@link deferFinalizers}, frees the storages of collected tokens first.
+   * Writes into words: the storages with tokens that no graph saved, their bytes, and the bytes of
+   * saved ones. After {@link deferFinalizers}, frees the storages of collected tokens first.
    */
   tokenCounts(): void;
   /** From now on tokens have no finalizers, because this runtime runs them too late. */
