@@ -19,8 +19,9 @@ import {
   translate,
   writer,
 } from '../eager/submit.js';
-import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
+import type { NativeDeviceInfo } from '../native/addon.js';
 import { nativeError } from '../native/guard.js';
+import type { NativeMemoryStats, NativeSegment } from '../native/memory-calls.js';
 import { type CudaStatus, cudaStatus, requireCuda } from './status.js';
 
 export type { CudaStatus } from './status.js';

@@ -8,7 +8,7 @@ import { recording, setRecording } from '../eager/allocation-history.js';
 import { collectGarbage } from '../eager/gc-policy.js';
 import { groupHolders, type LiveStorage, liveStorages } from '../eager/memory-report.js';
 import { nativeCall, streamOf, writer } from '../eager/submit.js';
-import type { NativeMemoryStats, NativeSegment } from '../native/addon.js';
+import type { NativeMemoryStats, NativeSegment } from '../native/memory-calls.js';
 
 export type { MemoryHolder } from '../core/errors.js';
 export { type OwnedOptions, owned } from '../core/scope.js';
