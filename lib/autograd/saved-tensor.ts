@@ -235,12 +235,20 @@ export class SavedTensor {
  * one.
  */
 function standInOf(t: Tensor, storage: Storage): Tensor {
-  const { standIn: known, shape, strides, storageOffset } = t;
-  if (known?.storage === storage && known.shape === shape && known.strides === strides)
+  const { standIn: known, shape, strides, storageOffset, dtype } = t;
+  if (
+    known?.storage === storage &&
+    known.shape === shape &&
+    known.strides === strides &&
+    known.storageOffset === storageOffset &&
+    known.dtype === dtype
+  )
     return known;
-  const standIn = new Tensor(shape, strides, storageOffset, t.dtype, t.device, null);
+  const standIn = new Tensor(shape, strides, storageOffset, dtype, t.device, null);
   standIn.storage = storage;
   standIn.versionCounter = t.sharedVersion();
+  // A graph that saved another layout of the tensor follows it, too, to other memory.
+  if (known !== null && known.retains > 0) standIn.standIn = known;
   t.standIn = standIn;
   return standIn;
 }

@@ -28,6 +28,8 @@ export function swapData(target: Tensor, source: Tensor): void {
   target.dtype = source.dtype;
   (target as { device: Tensor['device'] }).device = source.device;
   target.sharding = source.sharding;
+  for (let { standIn } = target; standIn !== null; standIn = standIn.standIn)
+    swapSaved(standIn, target, before, next);
   if (next === before) return;
   layers.backend.observer?.swap(before, next);
   target.storage = next;
@@ -39,7 +41,7 @@ export function swapData(target: Tensor, source: Tensor): void {
   before.refs -= target.retains;
   before.retains -= target.retains;
   before.unref(target, 'another storage took its place');
-  if (target.standIn !== null) swapSaved(target.standIn, target, before, next);
+  before.endSave();
 }
 
 /** The graphs that saved the tensor read the new memory too. */
@@ -50,13 +52,16 @@ function swapSaved(standIn: Tensor, target: Tensor, before: Storage, next: Stora
   standIn.storageOffset = target.storageOffset;
   standIn.dtype = target.dtype;
   (standIn as { device: Tensor['device'] }).device = target.device;
+  if (standIn.storage !== before || next === before) return;
   standIn.storage = next;
   if (retains === 0) return;
   next.ownToken();
   next.refs += retains;
   next.retains += retains;
+  next.saves += retains;
   before.refs -= retains;
   before.retains -= retains;
+  before.saves -= retains;
 }
 
 /**
@@ -67,7 +72,8 @@ function swap(target: Tensor, source: Tensor, counts: boolean): void {
   const node = target.gradFn; // read while the tensor is still a view of its base
   swapData(target, source);
   target.versionCounter = { value: target.currentVersion + (counts ? 1 : 0) };
-  if (target.standIn !== null) target.standIn.versionCounter = target.versionCounter;
+  for (let { standIn } = target; standIn !== null; standIn = standIn.standIn)
+    standIn.versionCounter = target.versionCounter;
   target.base = null;
   target.node = node;
   target.inPlaceForbidden = null;

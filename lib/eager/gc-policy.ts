@@ -125,6 +125,7 @@ function readTokens(): TokenCounts {
 /** Full collection: drops every tensor that nothing refers to. */
 export function collectGarbage(): void {
   collector().full();
+  savedLimit = SAVED_BYTES;
   measureAll();
   most.forget();
   bytesSinceMinor = 0;

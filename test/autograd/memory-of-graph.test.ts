@@ -4,7 +4,18 @@
  */
 import assert from 'node:assert/strict';
 import { checkpoint } from '../../lib/distributed.js';
-import { autograd, InPlaceError, memory, ones, type Tensor, zeros } from '../../lib/index.js';
+import {
+  autograd,
+  bfloat16,
+  float16,
+  float32,
+  InPlaceError,
+  memory,
+  ones,
+  randn,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
 import { runProgram } from '../run-program.js';
 
 const COUNT = 2 ** 16;
@@ -169,6 +180,22 @@ describe('the memory that a graph saved', () => {
     memory.collect();
     other.backward();
     assert.equal((x.grad as Tensor).abs().sum().item(), 0);
+  });
+
+  it('follows data to another part of the same memory, and to another dtype', () => {
+    const x = leaf();
+    const both = randn([2, COUNT]);
+    const part = both.select(0, 0);
+    const loss = x.mul(part).sum();
+    part.data = both.select(0, 1);
+    loss.backward();
+    assert.ok((x.grad as Tensor).equal(part));
+
+    const halves = randn([COUNT]).to(bfloat16);
+    const gradient = (): Tensor => autograd.grad(x.mul(halves).sum(), [x])[0] as Tensor;
+    gradient();
+    halves.data = halves.view(float16);
+    assert.equal(gradient().sub(halves.to(float32)).nanToNum().abs().sum().item(), 0);
   });
 
   it('is freed where a checkpoint recomputes it', () => {
