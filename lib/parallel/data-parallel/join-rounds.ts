@@ -1,7 +1,7 @@
 /**
- * What ranks agree on while one after the other runs out of inputs. Before its collectives, each rank
- * publishes which they are; ranks that have ended take part in those. Ranks that train never read
- * the codes: reading would block them, and `local` ranks cannot block.
+ * What ranks agree on while one after the other runs out of inputs. Before its collectives, each
+ * rank publishes which they are; ranks that have ended take part in those. Ranks that train never
+ * read the codes: reading would block them, and `local` ranks cannot block.
  */
 import { allGatherIntoTensor, type ProcessGroup, withPurpose } from '../../distributed/index.js';
 import { int32, noGrad, type Tensor, tensor, zeros } from '../../index.js';

@@ -22,8 +22,8 @@ import {
 import { purposeOfTensor } from '../common/same-parameters.js';
 
 /**
- * Copies parameters and buffers of one rank of the group, the first, to all ranks. All ranks must have the same ones: a
- * difference is a CollectiveError that names the first, when a value is read.
+ * Copies parameters and buffers of one rank of the group, the first, to all ranks. All ranks must
+ * have the same ones: a difference is a CollectiveError that names the first, when a value is read.
  */
 export function broadcastModule(module: nn.AnyModule, group: ProcessGroup, from = 0): void {
   const all = [...module.namedParameters(), ...module.namedBuffers()];
