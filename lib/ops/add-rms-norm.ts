@@ -40,7 +40,8 @@ export const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = d
   inputs: ['x', 'residual', 'weight?'],
   outputs: ['y', 'sum', 'rstd', 'low?'],
   operands:
-    '(x: float T[r, c], residual: float [r, c], weight?: numel(c)) -> (y?: T[r, c], sum: T[r, c], ' +
+    '(x: float T[r, c], residual: float [r, c], weight?: numel(c)) -> ' +
+    '(y?: T[r, c], sum: T[r, c], ' +
     'rstd: numel(r), low?: float [r, c])',
   params: normParams,
   sharding: normalizationRule<NormParams>(3, [0, 1]),

@@ -171,7 +171,9 @@ export const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = de
 export const addLayerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor, Tensor]> = defineOp({
   name: 'addLayerNorm',
   kernel: 'layer_norm',
-  doc: 'Each row of a sum minus its mean, over its standard deviation, times weight plus bias; and the sum.',
+  doc:
+    'Each row of a sum minus its mean, over its standard deviation, times weight plus bias; ' +
+    'and the sum.',
   inputs: ['x', 'residual', 'weight?', 'bias?'],
   outputs: ['y', 'sum', 'mean', 'rstd', 'low?'],
   operands: layerNormOperands,

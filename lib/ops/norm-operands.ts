@@ -58,16 +58,23 @@ interface WithLow {
   alone?: boolean;
 }
 
-/** The metadata of `outputs`, and of the result in the dtype `low` if it is wanted. */
+/** `results`, and the first one in the dtype `low` if it is wanted, beside it or in its place. */
+function withLow<T>(
+  results: readonly T[],
+  { low, alone }: WithLow,
+  inDtype: (result: T, dtype: DType) => T,
+): readonly T[] {
+  if (low === undefined) return results;
+  const [first, ...others] = results as [T];
+  const converted = inDtype(first, low);
+  return alone === true ? [converted, ...others] : [...results, converted];
+}
+
+/** The metadata of the outputs with that of the result in the dtype `low`. */
 export const metasWithLow = (
   outputs: readonly OutputMeta[],
-  { low, alone }: WithLow,
-): readonly OutputMeta[] => {
-  if (low === undefined) return outputs;
-  const [first, ...others] = outputs as [OutputMeta];
-  const inLow = { ...first, dtype: low };
-  return alone === true ? [inLow, ...others] : [...outputs, inLow];
-};
+  params: WithLow,
+): readonly OutputMeta[] => withLow(outputs, params, (meta, dtype) => ({ ...meta, dtype }));
 
 /** Writes a result as rows, or that it is absent. */
 export function writeRows(command: CommandWriter, low: Tensor | undefined, width: number): void {
@@ -79,15 +86,9 @@ export function writeRows(command: CommandWriter, low: Tensor | undefined, width
   command.outputView(low, sizes, strides);
 }
 
-/** The results of a decomposition, with the first one in the dtype `low` if it is wanted. */
-export const resultsWithLow = (
-  results: readonly Tensor[],
-  { low, alone }: WithLow,
-): readonly Tensor[] => {
-  if (low === undefined) return results;
-  const [first, ...others] = results as [Tensor];
-  return alone === true ? [first.to(low), ...others] : [...results, first.to(low)];
-};
+/** The results of a decomposition with the one in the dtype `low`. */
+export const resultsWithLow = (results: readonly Tensor[], params: WithLow): readonly Tensor[] =>
+  withLow(results, params, (t, dtype) => t.to(dtype));
 
 export function flatten(t: Tensor, width: number): { sizes: number[]; strides: number[] } {
   return { sizes: [width === 0 ? 0 : t.numel() / width, width], strides: [width, 1] };

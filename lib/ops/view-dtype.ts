@@ -57,7 +57,8 @@ function requirePacked(input: Tensor, dtype: DType): void {
   const ratio = dtype.itemsize / input.dtype.itemsize;
   const fail = (what: string): ShapeError =>
     new ShapeError(
-      `view: expected ${what} to view ${input.dtype} as ${dtype}, whose elements have another size, ` +
+      `view: expected ${what} to view ${input.dtype} as ${dtype}, ` +
+        'whose elements have another size, ' +
         `got shape ${formatShape(shape)} with strides ${formatShape(strides)} and storage offset ` +
         `${storageOffset}. Use contiguous() first, or to() to convert values.`,
       { op: 'view', shape, strides, storageOffset, dtype: dtype.name },

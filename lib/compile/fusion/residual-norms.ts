@@ -59,7 +59,7 @@ function pairOf(norm: Node, users: ReadonlyMap<Node, readonly Node[]>): Pair | n
   return null;
 }
 
-/** Whether a kernel can add these, and no other kernel would have computed one of them beside it. */
+/** Whether a kernel can add these, and no other would have computed one of them beside it. */
 function fits(
   { shape, strides, dtype }: ValueMeta,
   summands: readonly [Value, Value],

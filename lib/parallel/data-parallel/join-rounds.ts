@@ -11,8 +11,8 @@ export const ROUND = { ended: 0, buffers: 1, gradients: 2 } as const;
 export type Round = (typeof ROUND)[keyof typeof ROUND];
 
 const PURPOSE =
-  'of what each rank does next, in join() of DistributedDataParallel. All ranks must call join(), and ' +
-  'those that have inputs run as many backward passes for a forward pass.';
+  'of what each rank does next, in join() of DistributedDataParallel. All ranks must call ' +
+  'join(), and those that have inputs run as many backward passes for a forward pass.';
 
 export class JoinRounds {
   private readonly group: ProcessGroup;

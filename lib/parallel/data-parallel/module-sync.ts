@@ -79,7 +79,7 @@ export class BufferSync {
     );
   }
 
-  /** No rank knows the source, so all add what they have, and those that are not the source zeros. */
+  /** No rank knows the source: all add what they have, and those that are not the source zeros. */
   private sumFrom(isSource: Tensor, buffers: readonly Tensor[]): void {
     const flat = cat(buffers.map((t) => t.reshape([-1])));
     const given = where(isSource.to(flat.device), flat, flat.zerosLike());

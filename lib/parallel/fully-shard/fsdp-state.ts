@@ -61,7 +61,7 @@ export class FSDPState {
     module.registerLoadStateDictPreHook(() => this.useSharded());
   }
 
-  /** Gathers change this object, which a graph would not repeat: it begins and ends between them. */
+  /** Gathers change this object, which a graph would not repeat: it runs between them. */
   private registerHooks(): void {
     const { module, group } = this;
     const { disable } = compiler;
