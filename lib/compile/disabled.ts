@@ -1,6 +1,6 @@
 /**
- * Functions that `disable` excluded, which no graph has. A module with such a hook runs its hooks at
- * every call, and only its `forward` is captured.
+ * Functions that `disable` excluded, which no graph has. A module with such a hook runs its hooks
+ * at every call, and only its `forward` is captured.
  */
 import { isCompiling } from './capture/capture.js';
 import type { ModuleLike } from './guards/object-walk.js';

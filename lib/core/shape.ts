@@ -60,8 +60,8 @@ export function isNonOverlappingAndDense(shape: Shape, strides: Shape): boolean 
 
 /**
  * The strides of a dense tensor with the layout of another: these strides if they are dense, else
- * packed ones with the dims in the same order in memory. Dims that broadcasting stretched stay where
- * they are.
+ * packed ones with the dims in the same order in memory. Dims that broadcasting stretched stay
+ * where they are.
  *
  * @see PyTorch `infer_dense_strides` in ATen/ExpandUtils.cpp
  */

@@ -53,8 +53,8 @@ export const viewSizeRule = viewRule<{ size: Shape }>(
 );
 
 /**
- * A view of the bytes as another dtype. `lastSize` gives the size of the last dim in it, which may be
- * sharded if its elements keep their size or shards divide evenly. Partial values are no sums of
+ * A view of the bytes as another dtype. `lastSize` gives the size of the last dim in it, which may
+ * be sharded if its elements keep their size or shards divide evenly. Partial values are no sums of
  * such elements. @internal
  */
 export const viewDtypeRule = <P>(

@@ -1,5 +1,5 @@
 /**
- * The memory of a group's parameters: the flat shard and the whole parameters, which a gather fills.
+ * The memory of a group's parameters: the flat shard, and the whole parameters that a gather fills.
  * Starting a gather, completing it and freeing the whole parameters are the only changes.
  */
 import {
