@@ -1,6 +1,7 @@
 /** Layer normalisation over the last dims. */
 
 import { autocastOperands } from '../core/autocast.js';
+import { decomposed } from '../core/decompose.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bfloat16 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -178,6 +179,7 @@ export const addLayerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor, Te
   outputs: ['y', 'sum', 'mean', 'rstd', 'low?'],
   operands: layerNormOperands,
   params: normParams,
+  sharding: normalizationRule<NormParams>(4, [0, 1]),
   meta: ([x], params) => {
     const statistics = statisticsMeta(x, params);
     return metasWithLow([outputMeta(x), outputMeta(x), statistics, statistics], params);
@@ -196,7 +198,26 @@ export const addLayerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor, Te
     writeRows(command, sum, width);
   },
   vjp: 'not-differentiable',
-  samples: () => [],
+  decompose: ([x, residual, weight, bias], params) => {
+    const sum = x.add(residual);
+    const results = decomposed(layerNormOp, [sum, weight, bias], params);
+    const [y, ...others] = results as [Tensor, Tensor, Tensor];
+    return [y, sum, ...others];
+  },
+  samples: () => {
+    const plain = sampleTensor([2, 4]);
+    const residual = sampleTensor([2, 4], { seed: 4 });
+    return [
+      {
+        inputs: [plain, residual, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })],
+        params: { width: 4, eps: 1e-5 },
+      },
+      {
+        inputs: [plain, residual, optional(null, plain), optional(null, plain)],
+        params: { width: 4, eps: 1e-5, low: bfloat16 },
+      },
+    ];
+  },
 });
 
 /**
