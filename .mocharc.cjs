@@ -24,7 +24,8 @@ module.exports = {
     ...(together ? ['test/**/*.alone.test.ts'] : []),
   ],
   require: ['./test/hooks.ts', ...(bodies ? ['./test/compiled/bodies.ts'] : [])],
-  timeout: 20000,
+  reporter: './scripts/reporter.cjs',
+  timeout: 60_000, // a loaded machine is no failure; what must not hang has limits of its own
   forbidOnly: Boolean(process.env.CI),
   parallel: together,
   jobs: 2,

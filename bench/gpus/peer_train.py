@@ -5,10 +5,12 @@ GPU. Prints a JSON object for each mode.
     python3 -m torch.distributed.run --nproc-per-node N bench/gpus/peer_train.py JOB
 """
 import contextlib
+import ctypes
 import gc
 import json
 import math
 import os
+import signal
 import statistics
 import sys
 import time
@@ -33,6 +35,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 PRIME = 2**31 - 1
 BOUND = 0.02 * math.sqrt(3)
 AHEAD = 4
+PR_SET_PDEATHSIG = 1
 GIB = 2**30
 
 
@@ -280,6 +283,8 @@ def show(line):
 
 
 def main():
+    # A rank has a session of its own: one that compiles would outlive torchrun, with its memory.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     job = json.loads(sys.argv[1])
     device = torch.device("cpu")
     if job["device"] == "cuda":

@@ -161,7 +161,21 @@ const isMuch = (): boolean =>
   (countSinceMinor > minorCount || bytesSinceMinor > minorBytes);
 
 function minorLimit(): number {
-  return Math.max(MINOR_BYTES * minor.slack, (survivors.bytes + survivors.saved) * MINOR_SHARE);
+  const slack = turning ? MAX_MINOR_SLACK : minor.slack;
+  return Math.max(MINOR_BYTES * slack, (survivors.bytes + survivors.saved) * MINOR_SHARE);
+}
+
+let turning = false;
+
+/**
+ * Detects whether the event loop turns between collections. V8 then collects in small steps as the
+ * reported bytes grow, and our collections, which pause the program, use the maximal slack.
+ */
+function watchTurns(): void {
+  turning = false;
+  setImmediate(() => {
+    turning = true;
+  }).unref();
 }
 
 function relieve(): void {
@@ -182,6 +196,7 @@ function relieve(): void {
     return;
   } else if (collect.young === null) relieveFully(collect);
   else relieveYoung(collect, collect.young);
+  watchTurns();
   most.add(survivors.bytes + survivors.saved);
   bytesSinceMinor = 0;
   countSinceMinor = 0;
@@ -209,8 +224,9 @@ function relieveFully({ full }: Collector): void {
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {
+  const slack = turning ? MAX_MAJOR_SLACK : major.slack;
   const least = Math.min(
-    Math.max(MAJOR_BYTES * major.slack, most.value * MAJOR_SHARE),
+    Math.max(MAJOR_BYTES * slack, most.value * MAJOR_SHARE),
     Math.max(MAJOR_BYTES, most.value * 2 * MAJOR_SHARE),
   );
   return (

@@ -7,6 +7,8 @@ import { execFile } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { median } from '../../bench/figures.js';
+import type { Report } from '../../bench/gpus/table.js';
 import { cuda } from '../../lib/index.js';
 import { loader } from '../run-program.js';
 import { blocks, ofThisCheckout, root } from './blocks.js';
@@ -106,16 +108,19 @@ describe('the figures of README.md', () => {
 
   it('are those of the newest training step', () => {
     const file = readdirSync(path.join(root, 'bench', 'results'))
-      .filter((name) => name.endsWith('-h200-train-step.json'))
+      .filter((name) => /^[\d-]+nvidia-h200-training\.json$/.test(name))
       .sort()
-      .at(-1);
+      .at(-1) as string;
     assert.ok(read('README.md').includes(`/bench/results/${file})`), `no link to ${file}`);
-    const { rows } = JSON.parse(read(`bench/results/${file}`));
-    const { stepMs, peakGiB, torch } = rows[0];
-    const rounded = (n: number): number => Math.round(n * 10) / 10;
-    assert.deepEqual(
-      readme('GPT-2 124M step of 16 x 1024 tokens, 2026-11-23, separate runs'),
-      [stepMs[1], peakGiB, torch.compile.stepMs, torch.compile.peakGiB].map(rounded),
-    );
+    const report = JSON.parse(read(`bench/results/${file}`)) as Pick<Report, 'date' | 'rows'>;
+    const row = report.rows.find(({ name }) => name === 'one-124m');
+    const figures = (side: string, mode: string): number[] => {
+      const found = row?.modes.find((each) => each.side === side && each.mode === mode);
+      return [found?.stepMs, found?.peakGiB].map((of) => Math.round(10 * median(of ?? [])) / 10);
+    };
+    assert.deepEqual(readme(`GPT-2 124M step of 16 x 1024 tokens, ${report.date}`), [
+      ...figures('ours', 'default'),
+      ...figures('torch', 'compile'),
+    ]);
   });
 });
