@@ -9,10 +9,13 @@ const named = process.argv.slice(2).some((argument) => argument.endsWith('.test.
 // Two files at a time, each worker with its own JavaScript thread. On GPUs one after the other:
 // they would share memory and time of a device.
 const together = !named && !alone && gpu !== 'require';
-// Those that build the addon take the longest, so they go first. Runtimes
-// and platforms have commands of their own.
+// Those that compile and those that train take the longest, so they go first. Runtimes and
+// platforms have commands of their own.
 const rest = 'test/!(packaging|runtimes|platforms)/**/*.test.ts';
-const most = ['test/packaging/*.test.ts', 'test/*.test.ts', rest];
+const long = ['packaging/*', 'native/host-comm', 'examples/*', 'seeds/*', 'autograd/memory-*'].map(
+  (files) => `test/${files}.test.ts`,
+);
+const most = [...long, 'test/*.test.ts', rest];
 const compiled = ['parallel', 'dtensor', 'autograd', 'nn', 'optim'].map(
   (folder) => `test/${folder}/**/*.test.ts`,
 );
