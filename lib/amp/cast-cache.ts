@@ -3,39 +3,34 @@
  * that a weight or the input of several layers is converted once.
  */
 import { recordCall } from '../autograd/autograd-layer.js';
+import type { Conversion } from '../core/autocast.js';
 import type { DType } from '../core/dtype.js';
 import { hooks, layers } from '../core/hooks.js';
+import { type Shape, sameShape } from '../core/shape.js';
 import { heldOf } from '../core/sharding.js';
-import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
-interface Kept {
-  converted: Tensor;
-  version: number;
-  /** The memory that was converted, which `data` may replace. */
-  storage: Storage | null;
-}
+/** The conversions of a leaf and its views; a transposed weight is a new view at every use. */
+type KeptByLeaf = Map<Tensor, KeptView[]>;
 
-/** The conversion of an activation, as of the input of the projections to queries and keys. */
-interface KeptActivation extends Kept {
-  dtype: DType;
-  capture: unknown;
-  /** Whether the tape has it; not if the op that computed the activation has written it, too. */
-  isRecorded: boolean;
+interface KeptView extends Conversion {
+  readonly shape: Shape;
+  readonly strides: Shape;
+  readonly offset: number;
 }
-
-type KeptByLeaf = Map<Tensor, Map<string, Kept>>;
 
 export class CastCache {
-  /** By leaf, then by window and dtype, because a transposed weight is a new view at every use. */
-  private readonly kept: KeptByLeaf = new Map();
+  /**
+   * A Map for each region, made when it is needed: young collections keep what an old one has held.
+   */
+  private kept: KeptByLeaf | null = null;
   /**
    * A separate cache for each capture: conversions inside it are nodes of its graph, earlier ones
    * are not.
    */
   private captured: { capture: unknown; kept: KeptByLeaf } | null = null;
-
-  private activations = new WeakMap<Tensor, KeptActivation>();
+  /** The region that an activation was converted in; its conversion serves no later one. */
+  private region = {};
 
   /** Converts `t`. Leaves that require a gradient, and views of them, are converted once. */
   get(t: Tensor, dtype: DType): Tensor {
@@ -45,17 +40,22 @@ export class CastCache {
     const kept = this.keptNow();
     let views = kept.get(leaf);
     if (views === undefined) {
-      views = new Map();
+      views = [];
       kept.set(leaf, views);
     }
     // views of a distributed leaf differ in the windows of their local shards
-    const { shape, strides, storageOffset } = heldOf(t);
-    const key = `${shape.join()}/${strides.join()}+${storageOffset}:${dtype.name}`;
-    const before = views.get(key);
-    if (before !== undefined && isCurrent(before, t)) return before.converted;
-    const converted = t.to(dtype);
-    views.set(key, { converted, version: t.currentVersion, storage: t.storage });
-    return converted;
+    const { shape, strides, storageOffset: offset } = heldOf(t);
+    for (let i = 0; i < views.length; i++) {
+      const view = views[i] as KeptView;
+      if (view.offset !== offset || view.converted.dtype !== dtype) continue;
+      if (!sameShape(view.shape, shape) || !sameShape(view.strides, strides)) continue;
+      if (isCurrent(view, t)) return view.converted;
+      views.splice(i, 1);
+      break;
+    }
+    const conversion = this.conversion(t, t.to(dtype), true);
+    views.push({ ...conversion, shape, strides, offset });
+    return conversion.converted;
   }
 
   /** Gradients of distributed tensors have no float32 rules, and would be added in 16 bits. */
@@ -64,51 +64,54 @@ export class CastCache {
   }
 
   private ofActivation(t: Tensor, dtype: DType): Tensor {
-    const before = this.activations.get(t);
+    const before = t.conversion;
     const { capture } = layers.backend;
-    const isSame = before?.dtype === dtype && before.capture === capture && isCurrent(before, t);
+    const isSame =
+      before !== null &&
+      before.region === this.region &&
+      before.converted.dtype === dtype &&
+      before.capture === capture &&
+      isCurrent(before, t);
     if (isSame && t.storage?.changesUnseen !== true) {
       if (!before.isRecorded) recordCopy(before, t);
       return before.converted;
     }
-    const converted = t.to(dtype);
-    this.keep(t, converted, true);
-    return converted;
+    t.conversion = this.conversion(t, t.to(dtype), true);
+    return t.conversion.converted;
   }
 
   /** Keeps the conversion of an activation that was computed beside it. */
   keepConversion(t: Tensor, converted: Tensor): void {
-    this.keep(t, converted, false);
+    t.conversion = this.conversion(t, converted, false);
   }
 
-  private keep(t: Tensor, converted: Tensor, isRecorded: boolean): void {
+  private conversion(t: Tensor, converted: Tensor, isRecorded: boolean): Conversion {
     const { currentVersion: version, storage } = t;
-    const { capture } = layers.backend;
-    const { dtype } = converted;
-    this.activations.set(t, { converted, version, storage, dtype, capture, isRecorded });
+    const { region } = this;
+    return { converted, version, storage, region, capture: layers.backend.capture, isRecorded };
   }
 
   clear(): void {
-    this.kept.clear();
-    this.activations = new WeakMap();
+    this.kept = null;
+    this.region = {};
     this.captured = null;
   }
 
   private keptNow(): KeptByLeaf {
     const { capture } = layers.backend;
-    if (capture === null) return this.kept;
+    if (capture === null) return (this.kept ??= new Map());
     if (this.captured?.capture !== capture) this.captured = { capture, kept: new Map() };
     return this.captured.kept;
   }
 }
 
 /** Gives a conversion the history of one that an op of its own has made. */
-function recordCopy(kept: KeptActivation, t: Tensor): void {
-  kept.isRecorded = true;
-  const { converted, dtype } = kept;
-  recordCall(hooks.copyOp, [t], [converted], { dtype, preserve: true });
+function recordCopy(conversion: Conversion, t: Tensor): void {
+  conversion.isRecorded = true;
+  const { converted } = conversion;
+  recordCall(hooks.copyOp, [t], [converted], { dtype: converted.dtype, preserve: true });
 }
 
 /** Whether the tensor was not changed since, and its conversion was not freed. */
-const isCurrent = ({ converted, version, storage }: Kept, t: Tensor): boolean =>
+const isCurrent = ({ converted, version, storage }: Conversion, t: Tensor): boolean =>
   version === t.currentVersion && storage === t.storage && converted.storage?.handle !== 0;

@@ -24,17 +24,25 @@ export interface OpaqueHook {
   readonly memory: () => readonly Tensor[];
 }
 
-const made = new WeakMap<object, MadeHook>();
+/**
+ * No WeakMap: V8's young collections keep its values, here through them the graph, and so they
+ * would copy all that a step has recorded.
+ */
+const DOES = Symbol('what a hook of the library does');
+
+interface Described {
+  [DOES]?: MadeHook;
+}
 
 /** Says what a hook does that was made for one forward pass. Returns the hook. @internal */
 export function describeHook<F extends object>(hook: F, does: MadeHook): F {
-  made.set(hook, does);
+  (hook as Described)[DOES] = does;
   return hook;
 }
 
 /** What a hook of the library does; undefined for others. @internal */
 export function madeHookOf(hook: object): MadeHook | undefined {
-  return made.get(hook);
+  return (hook as Described)[DOES];
 }
 
 /** Runs a hook, unless a capture records that each run of its graph calls it. @internal */
@@ -43,7 +51,7 @@ export function runMade<T extends readonly unknown[]>(
   ...args: T
 ): void {
   const { capture } = layers.backend;
-  const opaque = capture === null ? undefined : made.get(hook)?.opaque;
+  const opaque = capture === null ? undefined : madeHookOf(hook)?.opaque;
   if (capture === null || opaque === undefined) hook(...args);
   else capture.callsOpaque(opaque.call, opaque.memory());
 }

@@ -6,6 +6,7 @@ import { belowEntry } from './dispatch.js';
 import type { DType } from './dtype.js';
 import { hooks, layers } from './hooks.js';
 import type { AnyOp } from './op.js';
+import type { Storage } from './storage.js';
 import type { Tensor } from './tensor.js';
 
 /**
@@ -29,6 +30,22 @@ export interface OperandConverter {
   target(policy: AutocastPolicy, operands: readonly Tensor[]): DType | null;
   /** Runs an op that can write its result in the low precision, too, and keeps that. */
   runWithLow(op: AnyOp, operands: readonly Tensor[], params: object): Tensor[];
+}
+
+/**
+ * A tensor in low precision. An activation refers to its own, so that both live equally long: V8's
+ * young collections keep the values of a WeakMap, and with them the graph. @internal
+ */
+export interface Conversion {
+  readonly converted: Tensor;
+  readonly version: number;
+  /** The memory that was converted, which `data` may replace. */
+  readonly storage: Storage | null;
+  /** It serves this region and this capture. */
+  readonly region: object;
+  readonly capture: unknown;
+  /** Whether the tape has it; not if the op that computed the activation has written it, too. */
+  isRecorded: boolean;
 }
 
 /** Turns the layer on or off and returns whether it was on. @internal */

@@ -3,6 +3,7 @@
  * storages import it.
  */
 import { runDeferred } from './deferred.js';
+import { hooks } from './hooks.js';
 import { releaseAll, type Storage } from './storage.js';
 
 /** A region that frees its storages at its end. @internal */
@@ -47,8 +48,17 @@ export class Scope {
 /** The innermost open scope; read on the hot path, so a plain variable. @internal */
 export let currentScope: Scope | null = null;
 
+/** As many storages as scopes free in a fraction of a millisecond. */
+const MANY_FREED = 64;
+let freed = 0;
+
 /** @internal */
 export function openScope(ofBackward = false): Scope {
+  if (freed >= MANY_FREED && currentScope === null) {
+    // Not when that scope ended: its function, and so its graph, was still on the stack then.
+    freed = 0;
+    hooks.memory.startStep();
+  }
   currentScope = new Scope(currentScope, ofBackward);
   return currentScope;
 }
@@ -95,6 +105,7 @@ export function closeScope(scope: Scope, kept: KeptStorages | null): void {
   }
   releaseAll(dead, dead.length);
   for (const storage of dead) storage.markFreed('its scope ended');
+  freed += dead.length;
 }
 
 /** Keeps a returned storage; tensors on it that were not returned no longer count as owners. */

@@ -26,6 +26,8 @@ export interface NativeMemory {
   resize(handle: number, bytes: number, device: Device): void;
   isPinned(handle: number): boolean;
   recordStream(handle: number, stream: number): void;
+  /** Says that an outermost scope begins, and that scopes have freed many storages before. */
+  startStep(): void;
 }
 
 /** The handle of a storage without memory, as under FakeTensorMode and while tracing. */

@@ -2,6 +2,7 @@
  * The tensor: metadata in JavaScript, bytes in a {@link Storage}. The files of lib/ops add the
  * methods of ops by declaration merging, so "go to definition" leads to the op.
  */
+import type { Conversion } from './autocast.js';
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
@@ -53,6 +54,8 @@ export class Tensor {
   gradTensor: Tensor | null = null;
   /** @internal the node that accumulates into `.grad` of a leaf */
   gradAccumulator: GradFn | null = null;
+  /** @internal of an activation, by mixed precision */
+  conversion: Conversion | null = null;
   /** @internal the tensor this is a differentiable view of */
   base: Tensor | null = null;
   /** @internal null until the first in-place change or view */
@@ -65,14 +68,9 @@ export class Tensor {
   scalarValue: number;
   /** @internal */
   disposed = false;
-  /**
-   * @internal number of owners such as the tape and `.grad`. They own the memory that this tensor
-   * has, also after `set_`
-   */
+  /** @internal number of owners, as the tape and `.grad`: of its memory, also after `set_` */
   retains = 0;
-  /**
-   * @internal the reason why autograd forbids in-place changes of this view; null if it does not
-   */
+  /** @internal why autograd forbids in-place changes of this view; null if it does not */
   inPlaceForbidden: string | null = null;
   /**
    * @internal of a parameter that no module uses any more: why, and what to give optimizers in its

@@ -4,6 +4,7 @@
  * grown enough.
  */
 
+import { getHeapSpaceStatistics } from 'node:v8';
 import type { Tensor } from '../core/tensor.js';
 import { addonOrStandIn } from '../native/load.js';
 import { type Collector, collector } from './collector.js';
@@ -154,6 +155,17 @@ export function addUnsaved(bytes: number): void {
   bytesSinceMinor += bytes;
   countSinceMinor++;
   if (isMuch()) relieve();
+}
+
+/**
+ * Collects young objects if V8 would soon do that by itself: in the midst of the step, where it
+ * copies all that the step has recorded until then. Between steps there is little to copy.
+ */
+export function collectBeforeStep(): void {
+  const { young } = collector();
+  if (young === null) return;
+  const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
+  if (space !== undefined && space.space_used_size > space.space_available_size) young();
 }
 
 const isMuch = (): boolean =>

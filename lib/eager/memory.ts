@@ -16,7 +16,7 @@ import { nativeError } from '../native/guard.js';
 import { recordBorrowed } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
 import { fakeTensor, noValues } from './fake-backend.js';
-import { addUnsaved } from './gc-policy.js';
+import { addUnsaved, collectBeforeStep } from './gc-policy.js';
 import {
   allocatingCall,
   nativeCall,
@@ -132,6 +132,7 @@ export const nativeMemory: NativeMemory = {
   isPinned(handle) {
     return writer.addon.isPinned(handle);
   },
+  startStep: collectBeforeStep,
   recordStream(handle, stream) {
     nativeCall(() => writer.addon.recordStream(handle, stream), 'recordStream');
   },

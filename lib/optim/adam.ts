@@ -153,11 +153,12 @@ abstract class AdamBase extends Optimizer<Group> {
       const state = states[i] as ParamState;
       const step = (state['step'] as number) + 1;
       state['step'] = step;
-      const [list, own] = byStep.get(step) ?? [[], []];
-      byStep.set(step, [
-        [...list, p],
-        [...own, state],
-      ]);
+      const same = byStep.get(step);
+      if (same === undefined) byStep.set(step, [[p], [state]]);
+      else {
+        same[0].push(p);
+        same[1].push(state);
+      }
     });
     const [beta1, beta2] = group.betas;
     for (const [step, [list, own]] of byStep) {
