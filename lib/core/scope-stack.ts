@@ -54,7 +54,7 @@ let freed = 0;
 
 /** @internal */
 export function openScope(ofBackward = false): Scope {
-  if (freed >= MANY_FREED && currentScope === null) {
+  if (freed >= MANY_FREED && currentScope === null && !ofBackward) {
     // Not when that scope ended: its function, and so its graph, was still on the stack then.
     freed = 0;
     hooks.memory.startStep();

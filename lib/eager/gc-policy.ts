@@ -157,15 +157,24 @@ export function addUnsaved(bytes: number): void {
   if (isMuch()) relieve();
 }
 
+let usedBefore = 0;
+
 /**
- * Collects young objects if V8 would soon do that by itself: in the midst of the step, where it
- * copies all that the step has recorded until then. Between steps there is little to copy.
+ * Collects young objects if V8 would do that by itself in the midst of the step, where it copies
+ * all that the step has recorded until then. Between steps there is little to copy.
  */
 export function collectBeforeStep(): void {
   const { young } = collector();
   if (young === null) return;
   const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
-  if (space !== undefined && space.space_used_size > space.space_available_size) young();
+  if (space === undefined) return;
+  const { space_used_size: used, space_available_size: available } = space;
+  // This step will need as much as the last one.
+  const needed = used - (used < usedBefore ? 0 : usedBefore);
+  usedBefore = used;
+  if (needed <= available) return;
+  young();
+  usedBefore = 0;
 }
 
 const isMuch = (): boolean =>
