@@ -96,6 +96,30 @@ class Shared {
 
 using SharedCallRecord = Shared<CallRecord>;
 
+// The last call of a rank. It stays readable if the rank is killed while it writes: the value before
+// stays until the next one is whole.
+class LastCall {
+ public:
+  void write(const CallRecord& record) {
+    const uint32_t next = count_.load(std::memory_order_relaxed) + 1;
+    values_[next % 2].write(record);
+    count_.store(next, std::memory_order_release);
+  }
+  bool read(CallRecord* record) const {
+    for (int attempt = 0; attempt < 1000; attempt++) {
+      const uint32_t count = count_.load(std::memory_order_acquire);
+      if (count == 0) return false;
+      if (values_[count % 2].read(record) && count_.load(std::memory_order_acquire) == count)
+        return true;
+    }
+    return false;
+  }
+
+ private:
+  std::atomic<uint32_t> count_;
+  SharedCallRecord values_[2];
+};
+
 // One group that a rank of the world created; the registry keeps the last ones of each rank.
 struct CreatedGroup {
   uint64_t number;  // from 1, in the order of the program
@@ -125,7 +149,7 @@ constexpr uint64_t kKeptStamps = 1024, kKeptRecords = 32, kKeptExchanges = 8;
 struct alignas(kAlign) WatchdogBlock {
   std::atomic<uint64_t> calls;  // the number of its last collective
   std::atomic<uint32_t> left;
-  SharedCallRecord last;  // collective or message
+  LastCall last;  // collective or message
   std::atomic<uint64_t> stamps[kKeptStamps];
   SharedCallRecord records[kKeptRecords];
   // all_to_all: bytes to and from each rank. `number` is 0 while they change.
@@ -141,7 +165,7 @@ struct alignas(kAlign) RankBlock {
   std::atomic<uint32_t> barriers;  // that this rank has reached
   std::atomic<uint32_t> in_call;
   ProcessId process;
-  SharedCallRecord record;
+  LastCall record;
   Shared<Compilation> compilation;
   // The place, plus 1, of a rank that compiles and that this one waits for; 0: it waits for none.
   std::atomic<int32_t> awaits_compilation;

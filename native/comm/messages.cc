@@ -152,8 +152,7 @@ void describe_waiting(Text& text, const GroupInfo& group, const CallRecord& mine
   describe_heading(text, group, mine);
 }
 
-void describe_last_call(Text& text, const GroupInfo& group, const SharedCallRecord& last,
-                        bool inside) {
+void describe_last_call(Text& text, const GroupInfo& group, const LastCall& last, bool inside) {
   CallRecord record;
   const bool called = last.read(&record);
   describe_last_call(text, group, called ? &record : nullptr, inside, false);
@@ -264,7 +263,7 @@ void DetailsWriter::blame(int32_t rank, const Site* called) {
   if (called != nullptr) knows(rank, *called);
 }
 
-void DetailsWriter::blame(int32_t rank, const SharedCallRecord& last) {
+void DetailsWriter::blame(int32_t rank, const LastCall& last) {
   CallRecord record;
   blame(rank, last.read(&record) ? &record.site : nullptr);
 }
@@ -304,7 +303,7 @@ void Missing::add(int32_t rank, const char* has, const CallRecord* called, bool 
   add({has, true, inside, called != nullptr, called != nullptr ? *called : CallRecord{}, {}}, rank);
 }
 
-void Missing::add(int32_t rank, const char* has, const SharedCallRecord& called, bool inside) {
+void Missing::add(int32_t rank, const char* has, const LastCall& called, bool inside) {
   CallRecord record;
   add(rank, has, called.read(&record) ? &record : nullptr, inside);
 }

@@ -23,8 +23,7 @@ void describe_waiting(Text& text, const GroupInfo& group, const CallRecord& mine
 void describe_place(Text& text, const Site& site);
 // `, it is in all_reduce of 12 float32 (sum) at a.ts:9 (call 7)`, or the last call. Null: the rank
 // has called nothing.
-void describe_last_call(Text& text, const GroupInfo& group, const SharedCallRecord& last,
-                        bool inside);
+void describe_last_call(Text& text, const GroupInfo& group, const LastCall& last, bool inside);
 
 // `rank 2 aborted the group: reason`
 void describe_abort(Text& text, const GroupInfo& group, int32_t rank, const ErrorText& reason);
@@ -61,7 +60,7 @@ class DetailsWriter {
 
   // The rank is the cause. Null: its call is not known.
   void blame(int32_t rank, const Site* called);
-  void blame(int32_t rank, const SharedCallRecord& last);
+  void blame(int32_t rank, const LastCall& last);
   // Blames these ranks of the world instead; some may be in other groups.
   void blame_instead(std::vector<int32_t> ranks) { instead_ = std::move(ranks); }
   void knows(int32_t rank, const Site& called);
@@ -87,7 +86,7 @@ class Missing {
   // `has`: a phrase about the rank that begins with "has". `called`: its last call; null: it has
   // called nothing.
   void add(int32_t rank, const char* has, const CallRecord* called, bool inside);
-  void add(int32_t rank, const char* has, const SharedCallRecord& called, bool inside);
+  void add(int32_t rank, const char* has, const LastCall& called, bool inside);
   // Its calls are unknown.
   void add(int32_t rank, const char* has);
   bool empty() const { return absences_.empty(); }

@@ -67,6 +67,31 @@ void kill_rank(int victim, int64_t count, useconds_t delay_us) {
             });
 }
 
+// Most are killed while they write.
+void kill_writers() {
+  void* memory =
+      mmap(nullptr, sizeof(LastCall), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  LastCall* last = static_cast<LastCall*>(memory);
+  for (int turn = 0; turn < 50; turn++) {
+    memset(memory, 0, sizeof(LastCall));
+    const int pid = fork_and([&] {
+      CallRecord record = {};
+      for (record.print.call = 1;; record.print.call++) {
+        record.amount = static_cast<int64_t>(record.print.call);
+        last->write(record);
+      }
+    });
+    CallRecord record;
+    while (!last->read(&record)) usleep(50);
+    usleep(static_cast<useconds_t>(turn * 7));
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    CHECK(last->read(&record) && record.amount == static_cast<int64_t>(record.print.call),
+          "the last call of a killed rank cannot be read");
+  }
+  munmap(memory, sizeof(LastCall));
+}
+
 void kill_sender() {
   Progress* registry = new_progress();
   const auto meanwhile = [&](const std::vector<int>& pids) {
@@ -365,6 +390,7 @@ void no_room() {
 void test_processes() {
   for (int turn = 0; turn < 6; turn++)
     kill_rank(turn % 3, turn % 2 == 0 ? 2 : 300'000, static_cast<useconds_t>(turn * 1700));
+  kill_writers();
   kill_sender();
   kill_all();
   end_group("processes: SIGKILL");
