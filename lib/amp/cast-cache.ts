@@ -13,7 +13,9 @@ import type { Tensor } from '../core/tensor.js';
 /** The conversions of a leaf and its views; a transposed weight is a new view at every use. */
 type KeptByLeaf = Map<Tensor, KeptView[]>;
 
-interface KeptView extends Conversion {
+type Kept = Pick<Conversion, 'converted' | 'version' | 'storage'>;
+
+interface KeptView extends Kept {
   readonly shape: Shape;
   readonly strides: Shape;
   readonly offset: number;
@@ -53,9 +55,10 @@ export class CastCache {
       views.splice(i, 1);
       break;
     }
-    const conversion = this.conversion(t, t.to(dtype), true);
-    views.push({ ...conversion, shape, strides, offset });
-    return conversion.converted;
+    const converted = t.to(dtype);
+    const { currentVersion: version, storage } = t;
+    views.push({ converted, version, storage, shape, strides, offset });
+    return converted;
   }
 
   /** Gradients of distributed tensors have no float32 rules, and would be added in 16 bits. */
@@ -113,5 +116,5 @@ function recordCopy(conversion: Conversion, t: Tensor): void {
 }
 
 /** Whether the tensor was not changed since, and its conversion was not freed. */
-const isCurrent = ({ converted, version, storage }: Conversion, t: Tensor): boolean =>
+const isCurrent = ({ converted, version, storage }: Kept, t: Tensor): boolean =>
   version === t.currentVersion && storage === t.storage && converted.storage?.handle !== 0;
