@@ -22,20 +22,22 @@ function times(): { now: number; waited: number; ran: number } {
   return { now: performance.now(), waited, ran: (user + system) / 1e3 };
 }
 
-interface Stalls {
-  /** The longest, not counting for how long this thread waited for a processor, whoever had it. */
-  readonly longest: number;
-  /** All, not counting for how long other programs had it; the shortest first. */
-  readonly own: readonly number[];
+interface Stall {
+  /** When it ended, in milliseconds since the work was called. */
+  readonly at: number;
+  /** Not counting for how long this thread waited for a processor, whoever had it. */
+  readonly waiting: number;
+  /** Not counting for how long other programs had it. */
+  readonly own: number;
 }
 
 /** For how long the event loop kept a timer waiting while `work` was awaited, in milliseconds. */
-async function stallsDuring(work: () => Promise<unknown>): Promise<Stalls> {
+async function stallsDuring(work: () => Promise<unknown>): Promise<Stall[]> {
   const resolution = 1;
+  const start = performance.now();
   const done = work();
   await sleep(5); // what was called just now, and its compilation by V8, is not waiting
-  let longest = 0;
-  const own: number[] = [];
+  const stalls: Stall[] = [];
   let before = times();
   const timer = setInterval(() => {
     const after = times();
@@ -45,41 +47,66 @@ async function stallsDuring(work: () => Promise<unknown>): Promise<Stalls> {
       after.ran - before.ran,
     ];
     const others = Math.max(0, passed * availableParallelism() - ran);
-    longest = Math.max(longest, passed - resolution - waited);
-    // With half a processor for other programs, it is not known for whom this thread waited.
-    own.push(passed - resolution - (others > passed / 2 ? waited : Math.min(waited, others)));
+    stalls.push({
+      at: after.now - start,
+      waiting: passed - resolution - waited,
+      // With half a processor for other programs, it is not known for whom this thread waited.
+      own: passed - resolution - (others > passed / 2 ? waited : Math.min(waited, others)),
+    });
     before = after;
   }, resolution);
   await done;
   clearInterval(timer);
-  assert.ok(own.length > 0, 'it never turned');
-  return { longest, own: own.sort((a, b) => a - b) };
+  assert.ok(stalls.length > 0, 'it never turned');
+  return stalls;
 }
 
 /**
- * Among all, the longest may be a collection of V8's, or a slice of the scheduler that a native
- * thread had.
+ * The longest stall near each of 17 times, from the beginning of the work to its end. Each stall is
+ * near three, so that one is the same in two tries of which one is a little faster.
  */
-function assertShort({ longest, own }: Stalls): void {
-  const of100 = (n: number): number => own[Math.ceil((own.length * n) / 100) - 1] as number;
-  assert.ok(longest <= 2, `${longest} ms`);
+function longestNear(stalls: readonly Stall[]): number[] {
+  const end = (stalls.at(-1) as Stall).at;
+  return Array.from({ length: 17 }, (_, i) => {
+    const near = stalls.filter(({ at }) => Math.abs((16 * at) / end - i) <= 1.5);
+    return Math.max(0, ...near.map(({ waiting }) => waiting));
+  });
+}
+
+/**
+ * The machine's own host may take its processors away for milliseconds at any time, which no clock
+ * in it tells from a stall. A stall of ours comes back at the same time of the work, so each time
+ * is held to its best of 20 tries. So are the shares of all stalls, which are long where threads of
+ * ours have this thread's processor.
+ */
+async function assertShort(work: () => Promise<unknown>): Promise<void> {
+  let best: number[] = [];
+  let [most, longest] = [Infinity, Infinity]; // of 100 stalls, 98 are at most; all are at most
+  const short = (): boolean => Math.max(...best) <= 2 && most <= 2 && longest <= 50;
+  for (let tries = 0; tries < 20 && (tries === 0 || !short()); tries++) {
+    memory.collect(); // V8's collection of an earlier try's results is not of this one
+    const stalls = await stallsDuring(work);
+    best = longestNear(stalls).map((stall, i) => Math.min(stall, best[i] ?? Infinity));
+    const own = stalls.map((stall) => stall.own).sort((a, b) => a - b);
+    most = Math.min(most, own[Math.ceil(own.length * 0.98) - 1] as number);
+    longest = Math.min(longest, own.at(-1) as number);
+  }
+  const rounded = (ms: number): string => ms.toFixed(2);
   assert.ok(
-    of100(98) <= 2 && of100(100) <= 50,
-    `98 of 100 at most ${of100(98)} ms, the longest ${of100(100)} ms, of ${own.length}`,
+    short(),
+    `longest near each time: ${best.map(rounded)} ms; 98 of 100 at most ${rounded(most)} ms, ` +
+      `the longest ${rounded(longest)} ms`,
   );
 }
 
 describe('the event loop', function () {
-  this.timeout(60000);
-  // the longest stall is 0.4 ms, but the machine's own host may take a processor away
-  this.retries(20);
+  this.timeout(120000);
 
   it('stalls at most 2 ms while a product with as much work as 4096-cubed is awaited', async () => {
     // Results of 64 MiB outside of V8's heap would make V8 collect in each product.
     const [a, b] = [rand([4096, 8192]), rand([8192, 2048])];
     await a.mm(b).read();
-    memory.collect();
-    assertShort(await stallsDuring(() => a.mm(b).read()));
+    await assertShort(() => a.mm(b).read());
   });
 
   it('stalls at most 2 ms while a training step is awaited', async () => {
@@ -100,6 +127,6 @@ describe('the event loop', function () {
       return lastParameter.read(); // what the step writes last
     };
     await step();
-    assertShort(await stallsDuring(step));
+    await assertShort(step);
   });
 });
