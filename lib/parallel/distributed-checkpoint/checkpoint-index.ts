@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { numelOf } from '../../core/shape.js';
 import { CheckpointError, type DTypeName, dtypeByName } from '../../index.js';
-import type { ReportFiles } from './ranks.js';
+import type { ReportFiles } from './report-files.js';
 
 export const INDEX_NAME = 'checkpoint.index.json';
 const FORMAT = 'shardwise checkpoint';

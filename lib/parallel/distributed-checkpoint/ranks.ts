@@ -1,6 +1,5 @@
 /** The ranks that save or load together: they exchange plain values, and fail for one cause. */
-import { readFile, rm } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { rm } from 'node:fs/promises';
 import {
   allGatherObject,
   allReduce,
@@ -13,46 +12,15 @@ import {
   type ProcessGroup,
   worldGroup,
 } from '../../distributed/index.js';
-import { CheckpointError, int32, keep, ShardwiseError, saveText, tensor } from '../../index.js';
+import { CheckpointError, int32, keep, ShardwiseError, tensor } from '../../index.js';
+import { type Outcome, type ReportFiles, readReport, writeReport } from './report-files.js';
 
-/** What one rank sends to the others: a value, or why it has none. */
-interface Outcome<T> {
-  readonly value?: T;
-  readonly failure?: string;
-  readonly details?: Record<string, unknown>;
+/** Of a save, by rank 0: complete, or the failure of a rank. */
+interface Verdict extends Outcome<null> {
+  readonly rank: number;
 }
 
 const ALONE = {};
-
-/** The files by which ranks report to each other; no other save has had them. */
-export interface ReportFiles {
-  readonly ofRank: (rank: number) => string;
-  /** Whether the save is complete, by rank 0. */
-  readonly verdict: string;
-}
-
-const POLL_MS = 20;
-/** A rank that has ended without a report is found by training; this ends the wait in any case. */
-const LONGEST_WAIT_MS = 1_800_000;
-
-/** Waits for a file and parses it. @throws CheckpointError if it does not come */
-async function readReport<T>(op: string, file: string, rank: number): Promise<T> {
-  const start = performance.now();
-  for (let pause = POLL_MS; ; pause = Math.min(2 * pause, 10 * POLL_MS)) {
-    try {
-      return JSON.parse(await readFile(file, 'utf8')) as T;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    }
-    const waited = performance.now() - start;
-    if (waited > LONGEST_WAIT_MS)
-      throw new CheckpointError(
-        `${op}: rank ${rank} has not reported within ${LONGEST_WAIT_MS} ms, by ${file}`,
-        { op, rank, file },
-      );
-    await sleep(pause);
-  }
-}
 
 /** Groups by world: calls in the background must not mix with those of training. */
 const groups = new WeakMap<ProcessGroup, Map<Purpose, ProcessGroup>>();
@@ -152,9 +120,10 @@ export class Ranks {
   ): Promise<void> {
     const { own, outcome } = await attempt(write);
     if (this.rank !== 0) {
-      await saveText(files.ofRank(this.rank), JSON.stringify(outcome));
-      const verdict = await readReport<{ rank: number } & Outcome<null>>(op, files.verdict, 0);
-      if (verdict.failure !== undefined) throw this.failure(op, verdict.rank, verdict, own);
+      await writeReport(files.ofRank(this.rank), outcome);
+      const verdict = await readReport<Verdict>(op, files.verdict, 0);
+      const from = 'rank' in verdict ? verdict.rank : 0;
+      if (verdict.failure !== undefined) throw this.failure(op, from, verdict, own);
       return;
     }
     const others = await Promise.all(
@@ -168,8 +137,8 @@ export class Ranks {
       failed < 0
         ? await attempt(() => finish(all.map(({ value }) => value as T)))
         : { own, outcome: all[failed] as Outcome<T> };
-    const verdict = { ...done.outcome, value: null, rank: Math.max(0, failed) };
-    await saveText(files.verdict, JSON.stringify(verdict));
+    const verdict: Verdict = { ...done.outcome, value: null, rank: Math.max(0, failed) };
+    await writeReport(files.verdict, verdict);
     for (let rank = 1; rank < this.size; rank++) await rm(files.ofRank(rank), { force: true });
     if (verdict.failure !== undefined) throw this.failure(op, verdict.rank, verdict, done.own);
   }

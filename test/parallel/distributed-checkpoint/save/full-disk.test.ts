@@ -1,7 +1,7 @@
 /** A full disk is an error of all ranks that names the file, and the last checkpoint stays. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { distributedCheckpoint, launch } from '../../../../lib/distributed.js';
@@ -54,4 +54,15 @@ describe('a disk that is full', () => {
       await distributedCheckpoint.load(folder, state);
       assert.equal(state.t.sum().item(), 5000);
     });
+
+  it('without a byte left for reports is an error of all ranks', async () => {
+    const save = async (): Promise<void> =>
+      (await distributedCheckpoint.save(folder, { t: zeros([1000]) }, { async: true })).wait();
+    assert.throws(() => {
+      for (;;) appendFileSync(path.join(folder, 'other'), Buffer.alloc(4096));
+    }, /ENOSPC/);
+    const messages = await launch(2, () => save().catch((error: Error) => error.message));
+    for (const message of messages)
+      assert.match(message as string, /rank \d.*generation-\d+-\S+: .*(ENOSPC|no more bytes)/);
+  });
 });
