@@ -211,7 +211,7 @@ describe('a tensor from an unpack hook', () => {
 });
 
 describe('the memory of a training loop', () => {
-  it('is the same after 2, 11 and 20 steps that unpack nothing', () => {
+  it('is not larger after 11 and 20 steps that unpack nothing than after 2', () => {
     const model = new nn.Sequential(new nn.Linear(16, 32), new nn.ReLU(), new nn.Linear(32, 4));
     const input = randn([8, 16]);
     const held: number[] = [];
@@ -226,7 +226,8 @@ describe('the memory of a training loop', () => {
       held.push(memory.stats().allocatedBytes);
     }
     assert.equal(held.length, 3);
-    assert.equal(new Set(held).size, 1);
+    // Memory of tests that ran before may come back meanwhile.
+    assert.equal(Math.max(...held), held[0], held.join());
   });
 });
 

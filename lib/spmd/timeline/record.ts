@@ -183,8 +183,9 @@ class Recording implements StepWatch {
       const reached = Math.max(...from.map(at), span.isCollective ? communicated : 0);
       const done = late === null ? at(to) : seconds(late.arrival());
       const ready = Math.max(reached, ...waitsFor.map((other) => ends.get(other) ?? 0));
-      const end = Math.max(done, reached);
       const isWaiting = nodes.every(isWait);
+      // What a wait waits for may have its time from another clock.
+      const end = Math.max(done, isWaiting ? ready : reached);
       const start = isWaiting ? end : Math.min(ready, end);
       const waited = span.isCollective ? 0 : start - reached;
       ends.set(span, end);

@@ -36,7 +36,8 @@ describe('recordTimeline', () => {
     withRanks(
       2,
       async () => {
-        const restore = slowCollectives({ latency: 0.15, bandwidth: 1e9 });
+        const latency = 0.5; // longer than a loaded machine stops a rank between call and wait
+        const restore = slowCollectives({ latency, bandwidth: 1e9 });
         try {
           const seen: Timeline[] = [];
           for (const passes of [fused, scheduled]) {
@@ -48,9 +49,13 @@ describe('recordTimeline', () => {
           const [before, after] = seen as [Timeline, Timeline];
           for (const each of seen) {
             const { start, end } = entryOf(each, 'allReduceFused');
-            assert.ok(end - start >= 0.15);
+            assert.ok(end - start >= latency);
             const wait = each.entries.find(({ name }) => name.startsWith('waitTensor'))!;
-            assert.ok(wait.end >= end && wait.waited > 0, 'the wait returns after the end');
+            assert.ok(wait.end >= end, `the wait returns at ${wait.end}, before the end at ${end}`);
+            assert.ok(
+              wait.waited > 0,
+              `the wait, called at ${wait.called}, found the end at ${end}`,
+            );
             assert.ok(entryOf(each, 'adamStepCapturable').start >= end);
           }
           // The first kernel of the optimizer needs no gradients.
