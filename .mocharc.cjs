@@ -9,13 +9,18 @@ const named = process.argv.slice(2).some((argument) => argument.endsWith('.test.
 // Two files at a time, each worker with its own JavaScript thread. On GPUs one after the other:
 // they would share memory and time of a device.
 const together = !named && !alone && gpu !== 'require';
-// Those that compile and those that train take the longest, so they go first. Runtimes and
-// platforms have commands of their own.
-const rest = 'test/!(packaging|runtimes|platforms)/**/*.test.ts';
-const long = ['packaging/*', 'native/host-comm', 'examples/*', 'seeds/*', 'autograd/memory-*'].map(
-  (files) => `test/${files}.test.ts`,
-);
-const most = [...long, 'test/*.test.ts', rest];
+// Those that compile and those that train take the longest, so they go first; a file that two
+// patterns name runs twice. Runtimes and platforms have commands of their own.
+const rest =
+  'test/!(packaging|examples|seeds|runtimes|platforms)/**/!(host-comm|memory-of-graph).test.ts';
+const long = [
+  'packaging/*',
+  'native/host-comm',
+  'examples/*',
+  'seeds/*',
+  'autograd/memory-of-graph',
+];
+const most = [...long.map((files) => `test/${files}.test.ts`), 'test/*.test.ts', rest];
 const compiled = ['parallel', 'dtensor', 'autograd', 'nn', 'optim'].map(
   (folder) => `test/${folder}/**/*.test.ts`,
 );
