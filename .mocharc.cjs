@@ -9,18 +9,18 @@ const named = process.argv.slice(2).some((argument) => argument.endsWith('.test.
 // Two files at a time, each worker with its own JavaScript thread. On GPUs one after the other:
 // they would share memory and time of a device.
 const together = !named && !alone && gpu !== 'require';
-// Those that compile and those that train take the longest, so they go first; a file that two
-// patterns name runs twice. Runtimes and platforms have commands of their own.
-const rest =
-  'test/!(packaging|examples|seeds|runtimes|platforms)/**/!(host-comm|memory-of-graph).test.ts';
-const long = [
-  'packaging/*',
-  'native/host-comm',
-  'examples/*',
-  'seeds/*',
-  'autograd/memory-of-graph',
-];
-const most = [...long.map((files) => `test/${files}.test.ts`), 'test/*.test.ts', rest];
+// Those that compile and those that train take the longest, so they go first. What is named twice
+// would run twice. Runtimes and platforms have commands of their own.
+const longFolders = ['packaging', 'examples', 'seeds'];
+const longFiles = ['native/host-comm', 'autograd/memory-of-graph'];
+const otherFolders = `!(${[...longFolders, 'runtimes', 'platforms'].join('|')})`;
+const otherFiles = `!(${longFiles.map((file) => file.split('/').at(-1)).join('|')})`;
+const most = [
+  ...longFolders.map((folder) => `${folder}/*`),
+  ...longFiles,
+  '*',
+  `${otherFolders}/**/${otherFiles}`,
+].map((files) => `test/${files}.test.ts`);
 const compiled = ['parallel', 'dtensor', 'autograd', 'nn', 'optim'].map(
   (folder) => `test/${folder}/**/*.test.ts`,
 );

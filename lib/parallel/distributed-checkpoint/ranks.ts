@@ -122,8 +122,7 @@ export class Ranks {
     if (this.rank !== 0) {
       await writeReport(files.ofRank(this.rank), outcome);
       const verdict = await readReport<Verdict>(op, files.verdict, 0);
-      const from = 'rank' in verdict ? verdict.rank : 0;
-      if (verdict.failure !== undefined) throw this.failure(op, from, verdict, own);
+      if (verdict.failure !== undefined) throw this.failure(op, verdict.rank, verdict, own);
       return;
     }
     const others = await Promise.all(

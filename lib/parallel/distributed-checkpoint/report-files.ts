@@ -25,18 +25,17 @@ const WAIT_FOR_SPACE_MS = 1000;
 
 /**
  * Writes a report. Where the disk stays full it leaves an empty file, which needs no space: without
- * one, others would wait.
+ * one, others would wait. @throws CheckpointError if the folder takes not even that
  */
 export async function writeReport(file: string, outcome: Outcome<unknown>): Promise<void> {
-  const start = performance.now();
   const text = JSON.stringify(outcome);
-  while (performance.now() - start < WAIT_FOR_SPACE_MS)
+  for (const start = performance.now(); ; await sleep(POLL_MS))
     try {
       return await saveText(file, text);
-    } catch {
-      await sleep(POLL_MS);
+    } catch (error) {
+      if (performance.now() - start < WAIT_FOR_SPACE_MS) continue;
+      return await writeFile(file, '').catch(() => Promise.reject(error));
     }
-  await writeFile(file, '');
 }
 
 /** Waits for the report of a rank. @throws CheckpointError if it does not come */
@@ -44,7 +43,7 @@ export async function readReport<T extends Outcome<unknown>>(
   op: string,
   file: string,
   rank: number,
-): Promise<T | Outcome<never>> {
+): Promise<T | Unwritten> {
   const start = performance.now();
   for (let pause = POLL_MS; ; pause = Math.min(2 * pause, 10 * POLL_MS)) {
     try {
@@ -63,7 +62,12 @@ export async function readReport<T extends Outcome<unknown>>(
   }
 }
 
-const unwritten = (file: string, rank: number): Outcome<never> => ({
-  failure: `${file}: rank ${rank} could not write this report; its disk may be full (ENOSPC)`,
+interface Unwritten extends Outcome<never> {
+  readonly rank: number;
+}
+
+const unwritten = (file: string, rank: number): Unwritten => ({
+  failure: `${file}: this report could not be written; the disk of its rank may be full (ENOSPC)`,
   details: { file },
+  rank,
 });
