@@ -19,7 +19,7 @@ const MINOR_FLOOR_BYTES = 256 * 2 ** 10;
 /** A young collection also runs after this many bytes, times the slack. */
 const MINOR_BYTES = 2 ** 20;
 /** Or after this share of all bytes, so that large programs make tens of collections a step. */
-const MINOR_SHARE = 0.0625;
+const MINOR_SHARE = 1 / 24;
 /** Where only full collections are offered, one runs after so many storages: each takes longer. */
 const FULL_COUNT = 2 ** 15;
 /**
@@ -38,6 +38,10 @@ const SAVED_FACTOR = 2;
 const SAVED_BYTES = 32 * 2 ** 20;
 /** The collections that tell how much a program needs. */
 const MOST_WINDOW = 64;
+/** A graph has ended when it has at most this part of what it had saved. */
+const ENDED_SHARE = 0.125;
+/** How many young collections a full one waits for the end of a graph. */
+const MOST_WAITS = 16;
 /** By how much a collection may seem to take longer than the one before. */
 const MAX_GROWTH = 1.25;
 /** The maximal share of the time for a kind of collection. */
@@ -97,6 +101,41 @@ class RecentMost {
   }
 }
 
+/**
+ * A full collection in the midst of a step makes the tensors of the step old, so that the next step
+ * needs one again. One that is due then waits until the next step's graph begins. A program that
+ * never runs backward ends no graph: there it does not wait long.
+ */
+class Postponed {
+  isDue = false;
+  private waits = 0;
+  private saved = 0;
+  private most = 0;
+  private least = Number.POSITIVE_INFINITY;
+
+  /** Whether a full collection waits, while graphs have saved so many bytes. */
+  waitsFor(saved: number): boolean {
+    this.isDue = saved > 0 && ++this.waits <= MOST_WAITS;
+    return this.isDue;
+  }
+
+  /** Whether the one that waits runs now, when graphs have saved so many bytes. */
+  runsAt(saved: number): boolean {
+    if (saved < this.saved) this.least = Math.min(this.least, saved);
+    this.most = Math.max(this.most, saved);
+    this.saved = saved;
+    const begins = this.least <= this.most * ENDED_SHARE && saved > this.least;
+    if (!begins) return false;
+    this.most = 0;
+    this.least = Number.POSITIVE_INFINITY;
+    this.waits = 0;
+    const runs = this.isDue;
+    this.isDue = false;
+    return runs;
+  }
+}
+
+const postponed = new Postponed();
 const most = new RecentMost();
 let bytesSinceMinor = 0;
 let countSinceMinor = 0;
@@ -205,32 +244,34 @@ function relieve(): void {
   const { count, bytes, saved } = readTokens();
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
+  const begins = postponed.runsAt(saved);
   if (saved > savedLimit) {
     major.run(collect.full);
     measureAll();
   } else if (
+    !begins &&
     countSinceMinor < minorCount * 0.9 &&
     (bytesSinceMinor < minorLimit() * 0.9 || bytes + saved < most.value)
   ) {
     // Until the program has as much as it needs later, garbage does no harm.
-    minorBytes = Math.max(bytesSinceMinor, 0) + minorLimit();
+    minorBytes = postponed.isDue ? 0 : Math.max(bytesSinceMinor, 0) + minorLimit();
     return;
   } else if (collect.young === null) relieveFully(collect);
-  else relieveYoung(collect, collect.young);
+  else relieveYoung(collect, collect.young, begins);
   watchTurns();
   most.add(survivors.bytes + survivors.saved);
   bytesSinceMinor = 0;
   countSinceMinor = 0;
-  minorBytes = minorLimit();
+  minorBytes = postponed.isDue ? 0 : minorLimit();
 }
 
-function relieveYoung({ full }: Collector, young: () => void): void {
+function relieveYoung({ full }: Collector, young: () => void, begins: boolean): void {
   // Collections by count are worth their time, because the garbage is still in the cache.
   // Collections by bytes keep to their share.
   if (countSinceMinor < minorCount) minor.run(young);
   else young();
   survivors = readTokens();
-  if (hasGrown(survivors)) {
+  if (hasGrown(survivors) && (begins || !postponed.waitsFor(survivors.saved))) {
     major.run(full);
     measureAll();
   }

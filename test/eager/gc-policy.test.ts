@@ -10,4 +10,10 @@ describe('the garbage collector', () => {
     this.timeout(60_000);
     assert.deepEqual(await runProgram('eager/collectors'), { failed: 0 });
   });
+
+  it('collects no old objects in steps without scopes, where young ones are all garbage', async function () {
+    this.timeout(120_000);
+    const { perStep } = await runProgram<{ perStep: number }>('eager/programs/full-collections');
+    assert.ok(perStep < 0.2, `${perStep} full collections a step`);
+  });
 });
