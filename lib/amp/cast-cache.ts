@@ -3,11 +3,13 @@
  * that a weight or the input of several layers is converted once.
  */
 import { recordCall } from '../autograd/autograd-layer.js';
+import { isPacking } from '../autograd/saved-tensor.js';
 import type { Conversion } from '../core/autocast.js';
 import type { DType } from '../core/dtype.js';
 import { hooks, layers } from '../core/hooks.js';
 import { type Shape, sameShape } from '../core/shape.js';
 import { heldOf } from '../core/sharding.js';
+import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
 /** The conversions of a leaf and its views; a transposed weight is a new view at every use. */
@@ -33,6 +35,8 @@ export class CastCache {
   private captured: { capture: unknown; kept: KeptByLeaf } | null = null;
   /** The region that an activation was converted in; its conversion serves no later one. */
   private region = {};
+  /** The memory of converted weights that this cache holds. */
+  private held: Storage[] = [];
 
   /** Converts `t`. Leaves that require a gradient, and views of them, are converted once. */
   get(t: Tensor, dtype: DType): Tensor {
@@ -56,6 +60,7 @@ export class CastCache {
       break;
     }
     const converted = t.to(dtype);
+    this.hold(converted);
     const { currentVersion: version, storage } = t;
     views.push({ converted, version, storage, shape, strides, offset });
     return converted;
@@ -94,7 +99,32 @@ export class CastCache {
     return { converted, version, storage, region, capture: layers.backend.capture, isRecorded };
   }
 
+  /**
+   * Holds the memory of a converted weight as a graph does, without the tensor's token: the tensor
+   * lives through collections in the region, and as an old object would keep the memory after it.
+   */
+  private hold(converted: Tensor): void {
+    const { storage } = converted;
+    const isSeen = layers.backend.capture !== null || layers.hasMode || isPacking();
+    if (isSeen || storage?.ownedByTensors !== true || converted.sharding !== null) return;
+    storage.save();
+    converted.token = null;
+    this.held.push(storage);
+  }
+
+  private letGo(): void {
+    const { held } = this;
+    if (held.length === 0) return;
+    this.held = [];
+    for (const storage of held) {
+      if (storage.handle === 0) continue;
+      storage.release();
+      storage.endSave();
+    }
+  }
+
   clear(): void {
+    this.letGo();
     this.kept = null;
     this.region = {};
     this.captured = null;
