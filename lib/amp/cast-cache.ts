@@ -35,8 +35,8 @@ export class CastCache {
   private captured: { capture: unknown; kept: KeptByLeaf } | null = null;
   /** The region that an activation was converted in; its conversion serves no later one. */
   private region = {};
-  /** The memory of converted weights that this cache holds. */
-  private held: Storage[] = [];
+  /** The memory of converted weights that this cache keeps. */
+  private memory: Storage[] = [];
 
   /** Converts `t`. Leaves that require a gradient, and views of them, are converted once. */
   get(t: Tensor, dtype: DType): Tensor {
@@ -60,7 +60,7 @@ export class CastCache {
       break;
     }
     const converted = t.to(dtype);
-    this.hold(converted);
+    this.keepMemory(converted);
     const { currentVersion: version, storage } = t;
     views.push({ converted, version, storage, shape, strides, offset });
     return converted;
@@ -100,23 +100,23 @@ export class CastCache {
   }
 
   /**
-   * Holds the memory of a converted weight as a graph does, without the tensor's token: the tensor
+   * Keeps the memory of a converted weight as a graph does, without the tensor's token: the tensor
    * lives through collections in the region, and as an old object would keep the memory after it.
    */
-  private hold(converted: Tensor): void {
+  private keepMemory(converted: Tensor): void {
     const { storage } = converted;
     const isSeen = layers.backend.capture !== null || layers.hasMode || isPacking();
     if (isSeen || storage?.ownedByTensors !== true || converted.sharding !== null) return;
     storage.save();
     converted.token = null;
-    this.held.push(storage);
+    this.memory.push(storage);
   }
 
   private letGo(): void {
-    const { held } = this;
-    if (held.length === 0) return;
-    this.held = [];
-    for (const storage of held) {
+    const { memory } = this;
+    if (memory.length === 0) return;
+    this.memory = [];
+    for (const storage of memory) {
       if (storage.handle === 0) continue;
       storage.release();
       storage.endSave();
