@@ -19,7 +19,7 @@ const MINOR_FLOOR_BYTES = 256 * 2 ** 10;
 /** A young collection also runs after this many bytes, times the slack. */
 const MINOR_BYTES = 2 ** 20;
 /** Or after this share of all bytes, so that large programs make tens of collections a step. */
-const MINOR_SHARE = 1 / 32;
+const MINOR_SHARE = 0.03125;
 /** Where only full collections are offered, one runs after so many storages: each takes longer. */
 const FULL_COUNT = 2 ** 15;
 /**
@@ -29,7 +29,7 @@ const FULL_COUNT = 2 ** 15;
 const MAJOR_FACTOR = 1.25;
 const MAJOR_COUNT = 64;
 const MAJOR_BYTES = 32 * 2 ** 20;
-const MAJOR_SHARE = 1 / 32;
+const MAJOR_SHARE = 0.03125;
 /**
  * What graphs saved is no garbage, unless they were dropped without backward. So it counts alone: a
  * full collection runs when it is this many times what the last one left of it.

@@ -162,6 +162,7 @@ async function peakOf(backend: Backend | null): Promise<number> {
   const model = fullyShard(new nn.Sequential(...blocks), options);
   let peak = 0;
   for (let step = 0; step < 3; step++) {
+    memory.collect(); // garbage of other tests, which may be freed in between
     memory.resetPeak('cpu');
     const before = memory.stats('cpu').allocatedBytes;
     const loss = scope(() => {
