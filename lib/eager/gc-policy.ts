@@ -175,7 +175,6 @@ export function collectGarbage(): void {
   most.forget();
   bytesSinceMinor = 0;
   countSinceMinor = 0;
-  minorBytes = minorLimit();
 }
 
 function measureAll(): void {
@@ -223,9 +222,10 @@ export function collectBeforeStep(): void {
   usedBefore = 0;
 }
 
+/** While a full collection waits, the next step's graph may begin at any op. */
 const isMuch = (): boolean =>
   bytesSinceMinor > MINOR_FLOOR_BYTES &&
-  (countSinceMinor > minorCount || bytesSinceMinor > minorBytes);
+  (countSinceMinor > minorCount || bytesSinceMinor > minorBytes || postponed.isDue);
 
 function minorLimit(): number {
   const slack = turning ? MAX_MINOR_SLACK : minor.slack;
@@ -261,7 +261,7 @@ function relieve(): void {
     (bytesSinceMinor < minorLimit() * 0.9 || bytes + saved < most.value)
   ) {
     // Until the program has as much as it needs later, garbage does no harm.
-    minorBytes = postponed.isDue ? 0 : Math.max(bytesSinceMinor, 0) + minorLimit();
+    minorBytes = Math.max(bytesSinceMinor, 0) + minorLimit();
     return;
   } else if (collect.young === null) relieveFully(collect);
   else relieveYoung(collect, collect.young, begins);
@@ -269,7 +269,7 @@ function relieve(): void {
   most.add(survivors.bytes + survivors.saved);
   bytesSinceMinor = 0;
   countSinceMinor = 0;
-  minorBytes = postponed.isDue ? 0 : minorLimit();
+  minorBytes = minorLimit();
 }
 
 function relieveYoung({ full }: Collector, young: () => void, begins: boolean): void {

@@ -17,7 +17,7 @@ function makeOld(): void {
   for (let i = 0; i < 3; i++) young?.();
 }
 
-const isClose = (a: Tensor, b: Tensor): boolean => a.sub(b).abs().max().item() === 0;
+const isEqual = (a: Tensor, b: Tensor): boolean => a.sub(b).abs().max().item() === 0;
 
 describe('a weight that autocast converted', () => {
   const layer = new nn.Linear(WIDTH, WIDTH, { bias: false });
@@ -64,14 +64,14 @@ describe('a weight that autocast converted', () => {
       makeOld();
       const [early] = autograd.grad(first.sum(), [input]) as [Tensor];
       makeOld();
-      assert.ok(isClose(early, wanted));
+      assert.ok(isEqual(early, wanted));
       return layer.forward(input).sum();
     });
     makeOld();
     const [once] = autograd.grad(loss, [input], { retainGraph: true }) as [Tensor];
     makeOld();
     const [twice] = autograd.grad(loss, [input]) as [Tensor];
-    assert.ok(isClose(once, wanted) && isClose(twice, wanted));
+    assert.ok(isEqual(once, wanted) && isEqual(twice, wanted));
   });
 
   it('stays where the program saw it: in a hook on saved tensors', () => {
