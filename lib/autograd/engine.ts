@@ -86,6 +86,7 @@ function runPass(
       setScope(scope);
       closeScope(scope, null);
     }
+    if (!isBackward && !options.retainGraph) hooks.memory.endPass();
   }
 }
 

@@ -5,6 +5,7 @@
 import { runDeferred } from './deferred.js';
 import { hooks } from './hooks.js';
 import { releaseAll, type Storage } from './storage.js';
+import type { Tensor } from './tensor.js';
 
 /** A region that frees its storages at its end. @internal */
 export class Scope {
@@ -83,7 +84,7 @@ export function setScope(scope: Scope | null): void {
 }
 
 /** Storages that `fn` returned from a scope, with the returned tensors that view each. @internal */
-export type KeptStorages = Map<Storage, Set<object>>;
+export type KeptStorages = Map<Storage, Set<Tensor>>;
 
 /**
  * Ends a scope. Held or kept storages move to its parent; the rest is freed in one call. @internal
@@ -100,7 +101,7 @@ export function closeScope(scope: Scope, kept: KeptStorages | null): void {
         storage.refs = storage.retains;
       moveTo(storage, scope.parent);
     } else if (kept?.has(storage))
-      keepFor(storage, kept.get(storage) as ReadonlySet<object>, scope.parent);
+      keepFor(storage, kept.get(storage) as ReadonlySet<Tensor>, scope.parent);
     else dead.push(storage);
   }
   releaseAll(dead, dead.length);
@@ -109,10 +110,15 @@ export function closeScope(scope: Scope, kept: KeptStorages | null): void {
 }
 
 /** Keeps a returned storage; tensors on it that were not returned no longer count as owners. */
-function keepFor(storage: Storage, tensors: ReadonlySet<object>, owner: Scope | null): void {
+function keepFor(storage: Storage, tensors: ReadonlySet<Tensor>, owner: Scope | null): void {
+  const areAll = storage.refs === tensors.size;
   storage.refs = tensors.size;
-  moveTo(storage, owner);
+  if (owner === null && areAll && ![...tensors].some(isKeptElsewhere)) storage.escapeTo(tensors);
+  else moveTo(storage, owner);
 }
+
+/** Whether the library keeps the tensor itself, and not only its memory. */
+const isKeptElsewhere = (t: Tensor): boolean => t.leafRequiresGrad || t.sharding !== null;
 
 function moveTo(storage: Storage, owner: Scope | null): void {
   if (storage.scope === owner) return;

@@ -28,6 +28,8 @@ export interface NativeMemory {
   recordStream(handle: number, stream: number): void;
   /** Says that an outermost scope begins, and that scopes have freed many storages before. */
   startStep(): void;
+  /** Says that a backward pass has ended and let its graph go. */
+  endPass(): void;
 }
 
 /** The handle of a storage without memory, as under FakeTensorMode and while tracing. */
@@ -232,6 +234,16 @@ export class Storage {
     this.scope = null;
     if (this.token === null && this.owner === null && this.handle > 0 && !this.ownedByTensors)
       this.token = hooks.memory.makeToken(this.handle);
+  }
+
+  /** @internal gives a storage that leaves all scopes to the only tensors on it, if it is large */
+  escapeTo(tensors: Iterable<{ token: object | null }>): void {
+    this.escape();
+    const { token } = this;
+    if (token === null || this.exposed || this.nbytes < TENSORS_OWN_BYTES) return;
+    this.token = null;
+    this.ownedByTensors = true;
+    for (const t of tensors) t.token = token;
   }
 
   /** @internal gives a new storage's token to the only tensor on it, if it is large */

@@ -38,9 +38,7 @@ const SAVED_FACTOR = 2;
 const SAVED_BYTES = 32 * 2 ** 20;
 /** The collections that tell how much a program needs. */
 const MOST_WINDOW = 64;
-/** A graph has ended when it has at most this part of what it had saved. */
-const ENDED_SHARE = 0.125;
-/** How many young collections a full one waits for the end of a graph. */
+/** How many young collections a full one waits for the next graph. */
 const MOST_WAITS = 16;
 /** By how much a collection may seem to take longer than the one before. */
 const MAX_GROWTH = 1.25;
@@ -95,52 +93,18 @@ class RecentMost {
     this.ofWindow = 0;
   }
 
+  /** So many bytes of what young collections have left were garbage: a full one has freed them. */
+  subtract(bytes: number): void {
+    this.value = Math.max(this.value - bytes, 0);
+    this.ofWindow = Math.max(this.ofWindow - bytes, 0);
+  }
+
   forget(): void {
     this.value = 0;
     this.ofWindow = 0;
   }
 }
 
-/**
- * A full collection in the midst of a step makes the tensors of the step old, so that the next step
- * needs one again. One that is due then waits until the next step's graph begins. A program that
- * never runs backward ends no graph: there it does not wait long.
- */
-class Postponed {
-  isDue = false;
-  private waits = 0;
-  private saved = 0;
-  private most = 0;
-  private least = Number.POSITIVE_INFINITY;
-
-  /** Whether a full collection waits, while graphs have saved so many bytes. */
-  waitsFor(saved: number): boolean {
-    this.isDue = saved > 0 && ++this.waits <= MOST_WAITS;
-    return this.isDue;
-  }
-
-  /** A full collection has run. */
-  forget(): void {
-    this.isDue = false;
-  }
-
-  /** Whether the one that waits runs now, when graphs have saved so many bytes. */
-  runsAt(saved: number): boolean {
-    if (saved < this.saved) this.least = Math.min(this.least, saved);
-    this.most = Math.max(this.most, saved);
-    this.saved = saved;
-    const begins = this.least <= this.most * ENDED_SHARE && saved > this.least;
-    if (!begins) return false;
-    this.most = 0;
-    this.least = Number.POSITIVE_INFINITY;
-    this.waits = 0;
-    const runs = this.isDue;
-    this.isDue = false;
-    return runs;
-  }
-}
-
-const postponed = new Postponed();
 const most = new RecentMost();
 let bytesSinceMinor = 0;
 let countSinceMinor = 0;
@@ -149,6 +113,15 @@ let minorBytes = MINOR_BYTES;
 let survivors: TokenCounts = { count: 0, bytes: 0, saved: 0 };
 let afterMajor = survivors;
 let savedLimit = SAVED_BYTES;
+/** Whether a backward pass has ended, and no graph was seen since. */
+let hasEnded = false;
+/**
+ * A full collection in the midst of a step makes the tensors of the step old, so that the next step
+ * needs one again. One that is due then waits until the next step's graph begins. A program that
+ * never runs backward ends no graph: there it does not wait long.
+ */
+let isFullDue = false;
+let waits = 0;
 
 /** Storages that only the collector can free, and what graphs saved of them, of all devices. */
 interface TokenCounts {
@@ -178,10 +151,16 @@ export function collectGarbage(): void {
 }
 
 function measureAll(): void {
-  postponed.forget();
+  isFullDue = false;
   survivors = readTokens();
   afterMajor = survivors;
-  savedLimit = Math.max(savedLimit, survivors.saved * SAVED_FACTOR);
+  savedLimit = Math.max(savedLimit, SAVED_BYTES * major.slack, survivors.saved * SAVED_FACTOR);
+}
+
+/** A backward pass has let its graph go: what the step made is garbage when the next one begins. */
+export function endPass(): void {
+  hasEnded = true;
+  waits = 0;
 }
 
 /** Counts new storages that no scope owns, and collects when they add up. */
@@ -222,10 +201,10 @@ export function collectBeforeStep(): void {
   usedBefore = 0;
 }
 
-/** While a full collection waits, the next step's graph may begin at any op. */
+/** After a backward pass, the next step's graph may begin at any op. */
 const isMuch = (): boolean =>
   bytesSinceMinor > MINOR_FLOOR_BYTES &&
-  (countSinceMinor > minorCount || bytesSinceMinor > minorBytes || postponed.isDue);
+  (countSinceMinor > minorCount || bytesSinceMinor > minorBytes || hasEnded);
 
 function minorLimit(): number {
   const slack = turning ? MAX_MINOR_SLACK : minor.slack;
@@ -251,14 +230,15 @@ function relieve(): void {
   const { count, bytes, saved } = readTokens();
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
-  const begins = postponed.runsAt(saved);
+  const begins = hasEnded && saved > 0;
+  if (begins) hasEnded = false;
   if (saved > savedLimit) {
     major.run(collect.full);
     measureAll();
   } else if (
-    !begins &&
+    !(begins && isFullDue) &&
     countSinceMinor < minorCount * 0.9 &&
-    (bytesSinceMinor < minorLimit() * 0.9 || bytes + saved < most.value)
+    (bytesSinceMinor < minorLimit() * 0.9 || (!begins && bytes + saved < most.value))
   ) {
     // Until the program has as much as it needs later, garbage does no harm.
     minorBytes = Math.max(bytesSinceMinor, 0) + minorLimit();
@@ -278,9 +258,13 @@ function relieveYoung({ full }: Collector, young: () => void, begins: boolean): 
   if (countSinceMinor < minorCount) minor.run(young);
   else young();
   survivors = readTokens();
-  if (hasGrown(survivors) && (begins || !postponed.waitsFor(survivors.saved))) {
+  const isDue = hasGrown(survivors);
+  isFullDue = isDue && !begins && (survivors.saved > 0 || hasEnded) && ++waits <= MOST_WAITS;
+  if (isDue && !isFullDue) {
+    const before = survivors.bytes;
     major.run(full);
     measureAll();
+    most.subtract(before - survivors.bytes);
   }
   // Many survivors make a collection expensive: the next one waits for as many new storages.
   minorCount = Math.max(MINOR_COUNT, survivors.count);

@@ -16,7 +16,7 @@ import { nativeError } from '../native/guard.js';
 import { recordBorrowed } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
 import { fakeTensor, noValues } from './fake-backend.js';
-import { addUnsaved, collectBeforeStep } from './gc-policy.js';
+import { addUnsaved, collectBeforeStep, endPass } from './gc-policy.js';
 import {
   allocatingCall,
   nativeCall,
@@ -133,6 +133,7 @@ export const nativeMemory: NativeMemory = {
     return writer.addon.isPinned(handle);
   },
   startStep: collectBeforeStep,
+  endPass,
   recordStream(handle, stream) {
     nativeCall(() => writer.addon.recordStream(handle, stream), 'recordStream');
   },

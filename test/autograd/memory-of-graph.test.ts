@@ -13,6 +13,7 @@ import {
   memory,
   ones,
   randn,
+  scope,
   type Tensor,
   zeros,
 } from '../../lib/index.js';
@@ -212,6 +213,53 @@ describe('the memory that a graph saved', () => {
     run();
     memory.collect();
     assert.equal(allocated(), before);
+  });
+});
+
+describe('the memory of a tensor that a scope returned', () => {
+  it('is freed by backward where a graph saved it, once the tensor was collected', () => {
+    const x = leaf();
+    const chained = (): Tensor => {
+      let h = x;
+      for (let i = 0; i < LAYERS; i++) h = scope(() => h.mul(2)).sin();
+      return h.sum();
+    };
+    const loss = chained();
+    memory.collect();
+    const before = allocated();
+    loss.backward();
+    x.grad = null;
+    assert.ok(before - allocated() >= bytesOf(LAYERS - 1), `${before - allocated()} bytes freed`);
+  });
+
+  it('stays where the program holds any tensor on it', () => {
+    const stored: Tensor[] = [];
+    const returned = (): void => {
+      const { views } = scope(() => {
+        const t = ones([COUNT]);
+        stored.push(t.view([2, -1]));
+        return { views: [t, t.slice(0, 1)], alone: ones([COUNT]) };
+      });
+      stored.push(views[1] as Tensor, scope(() => ones([COUNT])).slice(0, 1));
+    };
+    returned();
+    memory.collect();
+    const values = stored.map((t) => t.sum().item());
+    assert.deepEqual(values, [COUNT, COUNT - 1, COUNT - 1]);
+  });
+
+  it('is freed by a collection, and belongs to a later scope that it is returned through', () => {
+    const run = (): Tensor =>
+      scope(() => scope(() => ones([COUNT])).mul(scope(() => ones([COUNT]))));
+    memory.collect();
+    const before = allocated();
+    const result = run();
+    assert.equal(allocated() - before, BYTES);
+    assert.equal(result.sum().item(), COUNT);
+    const dropped = (): number => run().shape.length;
+    dropped();
+    memory.collect();
+    assert.ok(allocated() - before <= BYTES);
   });
 });
 

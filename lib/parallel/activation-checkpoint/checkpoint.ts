@@ -165,9 +165,20 @@ function runRecomputed(
     stopsEarly: earlyStop,
     end: () => recompute.release?.(),
   });
-  const first = (): unknown => forward(() => fn(...args));
   // Contexts match the calls of both runs, so the first may not use what was converted before it.
-  return call.forward(contextFn === undefined ? first : () => underPrecision(precision, first));
+  const convertsAgain = contextFn !== undefined;
+  return call.forward(firstRun(forward, fn, args, convertsAgain ? precision : undefined));
+}
+
+/** Outside of {@link runRecomputed}, whose closures live until backward, and `args` with them. */
+function firstRun(
+  forward: CheckpointContext,
+  fn: (...args: readonly unknown[]) => unknown,
+  args: readonly unknown[],
+  precision: Precision | undefined,
+): () => unknown {
+  const run = (): unknown => forward(() => fn(...args));
+  return precision === undefined ? run : () => underPrecision(precision, run);
 }
 
 function synchronous<R>(op: string, result: R): R {

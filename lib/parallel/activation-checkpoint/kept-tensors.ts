@@ -24,6 +24,8 @@ class Checkpoint extends autograd.Function {
 }
 
 export class KeptTensors {
+  /** A tensor without values, which stands for those that are kept. */
+  readonly place: Tensor;
   private readonly node: autograd.Node;
   private ctx!: autograd.FunctionContext;
 
@@ -38,6 +40,7 @@ export class KeptTensors {
       ...tensors,
     );
     this.node = result.gradFn as autograd.Node;
+    this.place = anchor;
   }
 
   /** The tensors. @throws InPlaceError if one was changed in place */

@@ -61,38 +61,15 @@ export class Recomputation {
   private readonly plan: RecomputePlan;
   private readonly saved: Saved[] = [];
   private readonly needGrad: readonly boolean[];
+  /** The arguments with a place for each tensor: a reference to one would make it an old object. */
   private args: readonly unknown[];
   private kept: KeptTensors | null;
   private needed = 0;
   /** False while the forward pass runs: a backward pass inside of it sees a part. */
   private isComplete = false;
 
-  constructor(args: readonly unknown[], plan: RecomputePlan) {
-    this.plan = plan;
-    // A copy of lists and objects: the program may change its own.
-    this.args = tree.map((t) => t, args);
-    const tensors = tree.tensors(args);
-    this.needGrad = tensors.map((t) => t.requiresGrad);
-    this.kept = new KeptTensors(tensors);
-  }
-
-  /** Runs the forward pass; its ops save nothing but places. */
-  forward<T>(fn: () => T): T {
-    let result: T;
-    try {
-      result = scope(() =>
-        autograd.savedTensorsHooks((t) => this.pack(t), unpack, fn, { release }),
-      );
-    } catch (error) {
-      this.end();
-      throw error;
-    }
-    this.isComplete = true;
-    if (this.needed === 0) this.end();
-    return result;
-  }
-
-  private pack({ shape, dtype, device }: Tensor): Saved {
+  /** A closure of its own: what saved tensors keep of {@link forward} would live until backward. */
+  private readonly pack = ({ shape, dtype, device }: Tensor): Saved => {
     const { length: index } = this.saved;
     const saved = {
       of: this,
@@ -107,6 +84,30 @@ export class Recomputation {
     this.saved.push(saved);
     this.needed++;
     return saved;
+  };
+
+  constructor(args: readonly unknown[], plan: RecomputePlan) {
+    this.plan = plan;
+    const tensors = tree.tensors(args);
+    this.needGrad = tensors.map((t) => t.requiresGrad);
+    const kept = new KeptTensors(tensors);
+    this.kept = kept;
+    // A copy of lists and objects: the program may change its own.
+    this.args = tree.map(() => kept.place, args) as readonly unknown[];
+  }
+
+  /** Runs the forward pass; its ops save nothing but places. */
+  forward<T>(fn: () => T): T {
+    let result: T;
+    try {
+      result = scope(() => autograd.savedTensorsHooks(this.pack, unpack, fn, { release }));
+    } catch (error) {
+      this.end();
+      throw error;
+    }
+    this.isComplete = true;
+    if (this.needed === 0) this.end();
+    return result;
   }
 
   unpack(saved: Saved): Tensor {
@@ -131,9 +132,7 @@ export class Recomputation {
 
   private recompute(): void {
     const { saved, plan, isComplete } = this;
-    // Values of a graph that is retained, or of a pass that throws, are not kept for the next one.
-    const dropAll = (): void => saved.forEach(drop);
-    autograd.queueCallback(dropAll, dropAll);
+    dropAtEnd(saved);
     const { args, ours } = this.arguments();
     let count = 0;
     // The first tensor on each memory owns it, unless gradients with a graph may need it.
@@ -162,12 +161,13 @@ export class Recomputation {
   }
 
   private put(values: readonly (Tensor | null)[]): void {
-    const memories = new Map<Storage, SharedMemory>();
+    const memories = new Map<Storage | null, SharedMemory>();
     for (const [i, value] of values.entries()) {
       if (value === null) continue;
       const place = this.saved[i] as Saved;
       drop(place);
-      const storage = value.untypedStorage();
+      // `untypedStorage()` would keep an argument's memory as long as the graph lives.
+      const { storage } = value;
       const shared = memories.get(storage) ?? { tensors: [], places: 0 };
       memories.set(storage, shared);
       shared.tensors.push(value);
@@ -225,6 +225,15 @@ export class Recomputation {
 
 const unpack = (saved: Saved): Tensor => saved.of.unpack(saved);
 const release = (saved: Saved): void => saved.of.release(saved);
+
+/**
+ * Values of a graph that is retained, or of a pass that throws, are not kept for the next one. The
+ * callback lives until then, and all that the closures of its function share.
+ */
+function dropAtEnd(saved: readonly Saved[]): void {
+  const dropAll = (): void => saved.forEach(drop);
+  autograd.queueCallback(dropAll, dropAll);
+}
 
 const owned = <T>(fn: () => T): T => memory.owned(fn, { allowOthers: true });
 
