@@ -23,13 +23,14 @@ const MINOR_SHARE = 0.03125;
 /** Where only full collections are offered, one runs after so many storages: each takes longer. */
 const FULL_COUNT = 2 ** 15;
 /**
- * An old collection runs when the survivors of young collections have grown by this factor, and by
- * this much times the slack.
+ * A full collection runs when the survivors of young collections have grown by this factor and
+ * count, or by this amount or share of what the program needs; each times the slack, by how much
+ * the last one is too short ago for its cost.
  */
 const MAJOR_FACTOR = 1.25;
 const MAJOR_COUNT = 64;
 const MAJOR_BYTES = 32 * 2 ** 20;
-const MAJOR_SHARE = 0.03125;
+const MAJOR_SHARE = 0.015625;
 /**
  * What graphs saved is no garbage, unless they were dropped without backward. So it counts alone: a
  * full collection runs when it is this many times what the last one left of it.
@@ -38,46 +39,62 @@ const SAVED_FACTOR = 2;
 const SAVED_BYTES = 32 * 2 ** 20;
 /** The collections that tell how much a program needs. */
 const MOST_WINDOW = 64;
+/**
+ * By which share a step exceeds that before a young collection: what is alive where a program needs
+ * most would be in two of them, and become old.
+ */
+const SPARE_SHARE = 0.015625;
 /** How many young collections a full one waits for the next graph. */
 const MOST_WAITS = 16;
 /** By how much a collection may seem to take longer than the one before. */
 const MAX_GROWTH = 1.25;
 /** The maximal share of the time for a kind of collection. */
 const MAX_SHARE = 0.03;
-/** At most 128 MiB before a young and 256 MiB before an old collection. */
+/** At most 128 MiB before a young and 256 MiB or an eighth before a full collection. */
 const MAX_MINOR_SLACK = 128;
 const MAX_MAJOR_SLACK = 8;
 
-/**
- * Runs collections of one kind. If they take more than their share of the time, the slack doubles,
- * and more garbage gathers before the next one. So small programs stay small, large programs fast,
- * and the memory of both is flat after a few steps.
- */
+/** Collections of one kind, and what they cost. */
 class Collections {
-  slack = 1;
-  private readonly most: number;
   private last = 0;
   private cost = Number.POSITIVE_INFINITY;
 
-  constructor(most: number) {
-    this.most = most;
-  }
-
-  run(collect: () => void): void {
+  /** Returns the part of the time since the last one ended that this one took. */
+  run(collect: () => void): number {
     const start = performance.now();
     collect();
     const end = performance.now();
     // One that took much longer than the last has waited for a processor.
     this.cost = Math.min(end - start, this.cost * MAX_GROWTH);
     const share = this.last > 0 ? this.cost / (end - this.last) : MAX_SHARE;
-    if (share > MAX_SHARE) this.slack = Math.min(this.slack * 2, this.most);
-    else if (share < MAX_SHARE / 2) this.slack = Math.max(this.slack / 2, 1);
     this.last = end;
+    return share;
+  }
+
+  /** How many times its share of the time one would take now. */
+  get excess(): number {
+    return this.last === 0 ? 0 : this.cost / ((performance.now() - this.last) * MAX_SHARE);
   }
 }
 
-const minor = new Collections(MAX_MINOR_SLACK);
-const major = new Collections(MAX_MAJOR_SLACK);
+/**
+ * Young collections. If they take more than their share of the time, the slack doubles, and more
+ * garbage gathers before the next one. So small programs stay small, large programs fast, and the
+ * memory of both is flat after a few steps.
+ */
+class YoungCollections extends Collections {
+  slack = 1;
+
+  override run(collect: () => void): number {
+    const share = super.run(collect);
+    if (share > MAX_SHARE) this.slack = Math.min(this.slack * 2, MAX_MINOR_SLACK);
+    else if (share < MAX_SHARE / 2) this.slack = Math.max(this.slack / 2, 1);
+    return share;
+  }
+}
+
+const minor = new YoungCollections();
+const major = new Collections();
 
 /** The most bytes that young collections have left, of the last ones. */
 class RecentMost {
@@ -93,7 +110,7 @@ class RecentMost {
     this.ofWindow = 0;
   }
 
-  /** So many bytes of what young collections have left were garbage: a full one has freed them. */
+  /** So many bytes were garbage in each of these collections. */
   subtract(bytes: number): void {
     this.value = Math.max(this.value - bytes, 0);
     this.ofWindow = Math.max(this.ofWindow - bytes, 0);
@@ -113,15 +130,17 @@ let minorBytes = MINOR_BYTES;
 let survivors: TokenCounts = { count: 0, bytes: 0, saved: 0 };
 let afterMajor = survivors;
 let savedLimit = SAVED_BYTES;
-/** Whether a backward pass has ended, and no graph was seen since. */
+/** Whether a graph was seen that keeps memory, and then that its backward pass has ended. */
+let isSaving = false;
 let hasEnded = false;
 /**
  * A full collection in the midst of a step makes the tensors of the step old, so that the next step
  * needs one again. One that is due then waits until the next step's graph begins. A program that
  * never runs backward ends no graph: there it does not wait long.
  */
-let isFullDue = false;
 let waits = 0;
+/** The bytes when the last graph began, after a collection. */
+let atBegin = 0;
 
 /** Storages that only the collector can free, and what graphs saved of them, of all devices. */
 interface TokenCounts {
@@ -151,16 +170,20 @@ export function collectGarbage(): void {
 }
 
 function measureAll(): void {
-  isFullDue = false;
   survivors = readTokens();
   afterMajor = survivors;
-  savedLimit = Math.max(savedLimit, SAVED_BYTES * major.slack, survivors.saved * SAVED_FACTOR);
+  atBegin = survivors.bytes;
+  savedLimit = Math.max(savedLimit, survivors.saved * SAVED_FACTOR);
 }
+
+/** How much more than the least may wait for a full collection. */
+const majorSlack = (): number =>
+  turning ? MAX_MAJOR_SLACK : Math.min(Math.max(major.excess, 1), MAX_MAJOR_SLACK);
 
 /** A backward pass has let its graph go: what the step made is garbage when the next one begins. */
 export function endPass(): void {
-  hasEnded = true;
-  waits = 0;
+  hasEnded = isSaving;
+  isSaving = false;
 }
 
 /** Counts new storages that no scope owns, and collects when they add up. */
@@ -230,17 +253,19 @@ function relieve(): void {
   const { count, bytes, saved } = readTokens();
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
+  isSaving ||= saved > 0;
   const begins = hasEnded && saved > 0;
-  if (begins) hasEnded = false;
-  if (saved > savedLimit) {
+  if (begins) {
+    hasEnded = false;
+    waits = 0;
+  }
+  if (saved > savedLimit && saved > savedLimit + SAVED_BYTES * (majorSlack() - 1)) {
     major.run(collect.full);
     measureAll();
   } else if (
-    !(begins && isFullDue) &&
     countSinceMinor < minorCount * 0.9 &&
-    (bytesSinceMinor < minorLimit() * 0.9 || (!begins && bytes + saved < most.value))
+    (begins ? bytes - atBegin < MINOR_BYTES * minor.slack : isHarmless(bytes + saved))
   ) {
-    // Until the program has as much as it needs later, garbage does no harm.
     minorBytes = Math.max(bytesSinceMinor, 0) + minorLimit();
     return;
   } else if (collect.young === null) relieveFully(collect);
@@ -252,20 +277,26 @@ function relieve(): void {
   minorBytes = minorLimit();
 }
 
+/** Until the program has as much as it needs later, garbage does no harm. */
+const isHarmless = (total: number): boolean =>
+  bytesSinceMinor < minorLimit() * 0.9 || total < most.value * (1 + SPARE_SHARE);
+
 function relieveYoung({ full }: Collector, young: () => void, begins: boolean): void {
   // Collections by count are worth their time, because the garbage is still in the cache.
   // Collections by bytes keep to their share.
   if (countSinceMinor < minorCount) minor.run(young);
   else young();
   survivors = readTokens();
-  const isDue = hasGrown(survivors);
-  isFullDue = isDue && !begins && (survivors.saved > 0 || hasEnded) && ++waits <= MOST_WAITS;
-  if (isDue && !isFullDue) {
-    const before = survivors.bytes;
+  const isInStep = !begins && (survivors.saved > 0 || hasEnded);
+  hasEnded = false;
+  if (hasGrown(survivors) && !(isInStep && ++waits <= MOST_WAITS)) {
+    const { bytes } = survivors;
+    const carried = Math.max(atBegin - afterMajor.bytes, 0);
     major.run(full);
     measureAll();
-    most.subtract(before - survivors.bytes);
-  }
+    // The last step had it from its beginning, so recent collections have left it.
+    most.subtract(Math.min(carried, bytes - survivors.bytes));
+  } else if (begins) atBegin = survivors.bytes;
   // Many survivors make a collection expensive: the next one waits for as many new storages.
   minorCount = Math.max(MINOR_COUNT, survivors.count);
 }
@@ -277,13 +308,10 @@ function relieveFully({ full }: Collector): void {
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {
-  const slack = turning ? MAX_MAJOR_SLACK : major.slack;
-  const least = Math.min(
-    Math.max(MAJOR_BYTES * slack, most.value * MAJOR_SHARE),
-    Math.max(MAJOR_BYTES, most.value * 2 * MAJOR_SHARE),
-  );
-  return (
-    bytes > afterMajor.bytes + least ||
-    count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack
-  );
+  const moreBytes = bytes - afterMajor.bytes;
+  const moreCount = count - afterMajor.count * MAJOR_FACTOR;
+  const leastBytes = Math.max(MAJOR_BYTES, most.value * MAJOR_SHARE);
+  if (moreBytes <= leastBytes && moreCount <= MAJOR_COUNT) return false;
+  const slack = majorSlack();
+  return moreBytes > leastBytes * slack || moreCount > MAJOR_COUNT * slack;
 }

@@ -64,13 +64,12 @@ void Environment::sweep_tokens() {
   weak_tokens.resize(kept);
 }
 
-// The size of one storage that the engine accounts for. The engine answers growth by full
-// collections, also where a young one is enough; lib/eager/gc-policy.ts knows better for large
-// storages.
+// The size of one storage that the engine accounts for. The engine answers growth by marking
+// everything bit by bit, and what a step shows to a running marking lives until the next one. So
+// large storages, which lib/eager/gc-policy.ts counts, hardly count here.
 static int64_t reported(const StorageEntry& entry) {
-  constexpr int64_t large = 64 << 10, cap = 64 << 20;
-  const int64_t bytes = entry.bytes < large ? entry.bytes : large + (entry.bytes - large) / 64;
-  return bytes < cap ? bytes : cap;
+  constexpr int64_t large = 64 << 10, share = 4096;
+  return entry.bytes < large ? entry.bytes : share + entry.bytes / share;
 }
 
 void Environment::account(StorageEntry& entry) {
