@@ -177,8 +177,7 @@ function measureAll(): void {
 }
 
 /** How much more than the least may wait for a full collection. */
-const majorSlack = (): number =>
-  turning ? MAX_MAJOR_SLACK : Math.min(Math.max(major.excess, 1), MAX_MAJOR_SLACK);
+const majorSlack = (): number => Math.min(Math.max(major.excess, 1), MAX_MAJOR_SLACK);
 
 /** A backward pass has let its graph go: what the step made is garbage when the next one begins. */
 export function endPass(): void {
@@ -308,10 +307,11 @@ function relieveFully({ full }: Collector): void {
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {
-  const moreBytes = bytes - afterMajor.bytes;
-  const moreCount = count - afterMajor.count * MAJOR_FACTOR;
-  const leastBytes = Math.max(MAJOR_BYTES, most.value * MAJOR_SHARE);
-  if (moreBytes <= leastBytes && moreCount <= MAJOR_COUNT) return false;
   const slack = majorSlack();
-  return moreBytes > leastBytes * slack || moreCount > MAJOR_COUNT * slack;
+  const slackOfSmall = turning ? MAX_MAJOR_SLACK : slack;
+  const least = Math.max(MAJOR_BYTES * slackOfSmall, most.value * MAJOR_SHARE * slack);
+  return (
+    bytes > afterMajor.bytes + least ||
+    count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * slackOfSmall
+  );
 }
