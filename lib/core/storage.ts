@@ -240,13 +240,12 @@ export class Storage {
   escapeTo(tensors: Iterable<{ token: object | null }>): void {
     this.escape();
     const { token } = this;
-    if (token === null || this.exposed || this.nbytes < TENSORS_OWN_BYTES) return;
+    if (token === null || this.exposed) return;
     this.token = null;
-    this.ownedByTensors = true;
-    for (const t of tensors) t.token = token;
+    for (const t of tensors) this.giveToken(t, token);
   }
 
-  /** @internal gives a new storage's token to the only tensor on it, if it is large */
+  /** @internal gives a token to a tensor, one of the only ones on the storage, if it is large */
   giveToken(t: { token: object | null }, token: object): void {
     if (this.nbytes < TENSORS_OWN_BYTES) this.token = token;
     else {

@@ -131,8 +131,7 @@ let survivors: TokenCounts = { count: 0, bytes: 0, saved: 0 };
 let afterMajor = survivors;
 let savedLimit = SAVED_BYTES;
 /** Whether a graph was seen that keeps memory, and then that its backward pass has ended. */
-let isSaving = false;
-let hasEnded = false;
+let graph: 'none' | 'saving' | 'ended' = 'none';
 /**
  * A full collection in the midst of a step makes the tensors of the step old, so that the next step
  * needs one again. One that is due then waits until the next step's graph begins. A program that
@@ -181,8 +180,7 @@ const majorSlack = (): number => Math.min(Math.max(major.excess, 1), MAX_MAJOR_S
 
 /** A backward pass has let its graph go: what the step made is garbage when the next one begins. */
 export function endPass(): void {
-  hasEnded = isSaving;
-  isSaving = false;
+  graph = graph === 'saving' ? 'ended' : 'none';
 }
 
 /** Counts new storages that no scope owns, and collects when they add up. */
@@ -226,7 +224,7 @@ export function collectBeforeStep(): void {
 /** After a backward pass, the next step's graph may begin at any op. */
 const isMuch = (): boolean =>
   bytesSinceMinor > MINOR_FLOOR_BYTES &&
-  (countSinceMinor > minorCount || bytesSinceMinor > minorBytes || hasEnded);
+  (countSinceMinor > minorCount || bytesSinceMinor > minorBytes || graph === 'ended');
 
 function minorLimit(): number {
   const slack = turning ? MAX_MINOR_SLACK : minor.slack;
@@ -252,13 +250,10 @@ function relieve(): void {
   const { count, bytes, saved } = readTokens();
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
-  isSaving ||= saved > 0;
-  const begins = hasEnded && saved > 0;
-  if (begins) {
-    hasEnded = false;
-    waits = 0;
-  }
-  if (saved > savedLimit && saved > savedLimit + SAVED_BYTES * (majorSlack() - 1)) {
+  const begins = graph === 'ended' && saved > 0;
+  if (saved > 0) graph = 'saving';
+  if (begins) waits = 0;
+  if (saved > savedLimit + SAVED_BYTES * (majorSlack() - 1)) {
     major.run(collect.full);
     measureAll();
   } else if (
@@ -286,8 +281,8 @@ function relieveYoung({ full }: Collector, young: () => void, begins: boolean): 
   if (countSinceMinor < minorCount) minor.run(young);
   else young();
   survivors = readTokens();
-  const isInStep = !begins && (survivors.saved > 0 || hasEnded);
-  hasEnded = false;
+  const isInStep = !begins && (survivors.saved > 0 || graph === 'ended');
+  if (graph === 'ended') graph = 'none';
   if (hasGrown(survivors) && !(isInStep && ++waits <= MOST_WAITS)) {
     const { bytes } = survivors;
     const carried = Math.max(atBegin - afterMajor.bytes, 0);

@@ -68,8 +68,8 @@ void Environment::sweep_tokens() {
 // everything bit by bit, and what a step shows to a running marking lives until the next one. So
 // large storages, which lib/eager/gc-policy.ts counts, hardly count here.
 static int64_t reported(const StorageEntry& entry) {
-  constexpr int64_t large = 64 << 10, share = 4096;
-  return entry.bytes < large ? entry.bytes : share + entry.bytes / share;
+  constexpr int64_t large = 64 << 10, least = 4 << 10, share = 4096;
+  return entry.bytes < large ? entry.bytes : least + entry.bytes / share;
 }
 
 void Environment::account(StorageEntry& entry) {

@@ -31,16 +31,15 @@ export class KeptTensors {
 
   constructor(tensors: readonly Tensor[]) {
     // A node is recorded only if an input requires a gradient.
-    const anchor = empty([0], { device: 'cpu', requiresGrad: true });
+    this.place = empty([0], { device: 'cpu', requiresGrad: true });
     const result = Checkpoint.apply(
-      anchor,
+      this.place,
       (ctx) => {
         this.ctx = ctx;
       },
       ...tensors,
     );
     this.node = result.gradFn as autograd.Node;
-    this.place = anchor;
   }
 
   /** The tensors. @throws InPlaceError if one was changed in place */
