@@ -183,6 +183,7 @@ export class SavedTensor {
       own.token = library.memory.makeToken(t.storage.handle);
       return own;
     }
+    if (leaves) t.storage.showAgain();
     if (!t.disposed && t.node === node) return t;
     return withHistory(t, t, this.storage ?? t.storage, node, this.outputNr);
   }

@@ -97,8 +97,10 @@ export function closeScope(scope: Scope, kept: KeptStorages | null): void {
     if (storage.scope !== scope || storage.handle === 0) continue;
     if (storage.retains > 0) {
       // Of what only the graph needs, tensors of the scope are no owners any more.
-      if (storage.saves === storage.retains && !storage.exposed && kept?.has(storage) !== true)
+      if (storage.saves === storage.retains && !storage.exposed && kept?.has(storage) !== true) {
         storage.refs = storage.retains;
+        storage.ofGraphs = true;
+      }
       moveTo(storage, scope.parent);
     } else if (kept?.has(storage))
       keepFor(storage, kept.get(storage) as ReadonlySet<Tensor>, scope.parent);

@@ -83,6 +83,11 @@ export class Storage {
    * `.grad`, and only the garbage collector frees it
    */
   exposed = false;
+  /**
+   * @internal whether its scope ended, and graphs alone keep it: tensors that gradient rules make on
+   * it own nothing
+   */
+  ofGraphs = false;
   /** @internal whether `data` of a tensor was read: changes through it raise no version */
   changesUnseen = false;
   /** @internal those that read it when they run. They are no owners, but it is freed after them */
@@ -171,6 +176,13 @@ export class Storage {
     if (this.handle === 0) throw freedError(this, op);
   }
 
+  /** @internal says that the program gets a tensor on it, which lives as long as its scope now */
+  showAgain(): void {
+    if (!this.ofGraphs) return;
+    this.ofGraphs = false;
+    this.refs++;
+  }
+
   /** @internal adds an owner, with which the storage survives its scope */
   retain(): void {
     this.refs++;
@@ -181,7 +193,8 @@ export class Storage {
   release(): void {
     this.retains--;
     this.refs--;
-    if (this.refs === 0 && this.owner === null) this.free('its last owner let it go');
+    const isLetGo = this.refs === 0 || (this.ofGraphs && this.retains === 0 && !this.exposed);
+    if (isLetGo && this.owner === null) this.free('its last owner let it go');
   }
 
   /** @internal removes a tensor as an owner, unless its scope ended */

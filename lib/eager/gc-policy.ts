@@ -180,6 +180,11 @@ const majorSlack = (): number => Math.min(Math.max(major.excess, 1), MAX_MAJOR_S
 
 /** A backward pass has let its graph go: what the step made is garbage when the next one begins. */
 export function endPass(): void {
+  // In scopes nothing else asks, and what the program dropped when it built its model would stay.
+  if (graph === 'none' && readTokens().bytes > afterMajor.bytes + leastGrowth()) {
+    major.run(collector().full);
+    measureAll();
+  }
   graph = graph === 'saving' ? 'ended' : 'none';
 }
 
@@ -301,12 +306,13 @@ function relieveFully({ full }: Collector): void {
   minorCount = Math.max(FULL_COUNT, survivors.count);
 }
 
-function hasGrown({ count, bytes }: TokenCounts): boolean {
-  const slack = majorSlack();
-  const slackOfSmall = turning ? MAX_MAJOR_SLACK : slack;
-  const least = Math.max(MAJOR_BYTES * slackOfSmall, most.value * MAJOR_SHARE * slack);
-  return (
-    bytes > afterMajor.bytes + least ||
-    count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * slackOfSmall
-  );
-}
+/** How many times the floors of a full collection its garbage may have. */
+const slackOfFloors = (): number => (turning ? MAX_MAJOR_SLACK : majorSlack());
+
+/** The bytes by which survivors grow before a full collection. */
+const leastGrowth = (): number =>
+  Math.max(MAJOR_BYTES * slackOfFloors(), most.value * MAJOR_SHARE * majorSlack());
+
+const hasGrown = ({ count, bytes }: TokenCounts): boolean =>
+  bytes > afterMajor.bytes + leastGrowth() ||
+  count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * slackOfFloors();

@@ -7,6 +7,7 @@ import { checkpoint } from '../../lib/distributed.js';
 import {
   autograd,
   bfloat16,
+  FreedError,
   float16,
   float32,
   InPlaceError,
@@ -213,6 +214,48 @@ describe('the memory that a graph saved', () => {
     run();
     memory.collect();
     assert.equal(allocated(), before);
+  });
+});
+
+describe('the memory that graphs alone keep after its scope', () => {
+  const SIDE = Math.sqrt(COUNT);
+  const square = (): Tensor => ones([SIDE, SIDE]).requiresGrad_();
+  const weight = square();
+
+  /** A layer whose gradient rules take views of what they saved: products transpose it. */
+  const layer = (x: Tensor): Tensor => scope(() => x.sin().matmul(weight).sum());
+
+  it('is freed by backward, also where a rule took views of it', () => {
+    scope(() => {
+      const x = square();
+      const loss = layer(x).add(layer(x));
+      const before = allocated();
+      loss.backward();
+      // Two sines are freed, two gradients are new.
+      assert.ok(allocated() - before <= COUNT, `${allocated() - before} bytes more`);
+      weight.grad = null;
+    });
+  });
+
+  it('stays until the end of the outer scope where the program sees it in backward', () => {
+    class Sine extends autograd.Function {
+      static seen: Tensor[] = [];
+      static forward(context: autograd.FunctionContext, x: Tensor): Tensor {
+        context.saveForBackward(x);
+        return x.sin();
+      }
+      static backward(context: autograd.FunctionContext, grad: Tensor): Tensor {
+        const [x] = context.savedTensors as [Tensor];
+        Sine.seen = [x, x.view([-1])];
+        return grad.mul(x.cos());
+      }
+    }
+    scope(() => {
+      const x = square();
+      scope(() => Sine.apply(x.mul(2)).sum()).backward();
+      for (const seen of Sine.seen) assert.equal(seen.sum().item(), 2 * COUNT);
+    });
+    for (const seen of Sine.seen) assert.throws(() => seen.sum(), FreedError);
   });
 });
 

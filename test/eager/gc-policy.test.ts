@@ -16,4 +16,10 @@ describe('the garbage collector', () => {
     const { perStep } = await runProgram<{ perStep: number }>('eager/programs/full-collections');
     assert.ok(perStep < 0.2, `${perStep} full collections a step`);
   });
+
+  it('frees in steps with scopes what the program dropped when it built its model', async () => {
+    const program = 'eager/programs/replaced-parameter';
+    const { allocated, reached } = await runProgram<Record<string, number>>(program);
+    assert.ok((allocated as number) < 1.2 * (reached as number), `${allocated} for ${reached}`);
+  });
 });
