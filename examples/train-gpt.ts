@@ -183,13 +183,12 @@ async function trainStep(
   random: () => number,
 ): Promise<number> {
   const loss = scope(() => {
-    const value = lossOf(
-      trained,
-      ownRows(
-        sampleBatch(text.train, options.batch, config.contextLength, random, share.device),
-        share,
-      ),
-    );
+    // A scope of its own: backward then frees what it has used.
+    const value = scope(() => {
+      const { batch } = options;
+      const all = sampleBatch(text.train, batch, config.contextLength, random, share.device);
+      return lossOf(trained, ownRows(all, share));
+    });
     value.backward();
     averageGradients(model, share);
     nn.utils.clipGradNorm_(model.parameters(), 1);

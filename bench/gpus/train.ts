@@ -34,7 +34,7 @@ class Trainer {
     this.job = job;
     const optimizer = new optim.AdamW(parameters, { lr: job.lr, fused: job.device === 'cuda' });
     const step = (): Tensor => {
-      const value = loss();
+      const value = mode.scopes ? scope(loss) : loss();
       value.backward();
       optimizer.step();
       optimizer.zeroGrad();

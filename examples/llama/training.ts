@@ -125,7 +125,10 @@ async function trainStep(run: Run, step: number): Promise<number> {
     group.lr = options.lr * Math.min(1, step / WARMUP_STEPS);
   const loss = scope(() => {
     const { batch, context } = options;
-    const value = lossOf(run, sampleBatch(data.train, batch, context, random, mesh.deviceType));
+    // A scope of its own: backward then frees what it has used.
+    const value = scope(() =>
+      lossOf(run, sampleBatch(data.train, batch, context, random, mesh.deviceType)),
+    );
     value.backward();
     nn.utils.clipGradNorm_(model.parameters(), 1);
     optimizer.step();

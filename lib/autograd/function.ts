@@ -39,9 +39,14 @@ export class FunctionContext {
    * graph was freed
    */
   get savedTensors(): (Tensor | null)[] {
+    return this.readSaved(true);
+  }
+
+  /** @internal the same; `leaves`: whether they may leave the library, and outlive the node */
+  readSaved(leaves: boolean): (Tensor | null)[] {
     const node = this.node as Node;
     return this.saved.map((s, i) =>
-      s === null ? null : s.unpack(node.name, `saved tensor ${i}`, node, true, true),
+      s === null ? null : s.unpack(node.name, `saved tensor ${i}`, node, true, leaves),
     );
   }
 

@@ -44,7 +44,7 @@ export class KeptTensors {
 
   /** The tensors. @throws InPlaceError if one was changed in place */
   get(): Tensor[] {
-    return this.ctx.savedTensors as Tensor[];
+    return this.ctx.readSaved(false) as Tensor[];
   }
 
   /** Keeps them no more. */

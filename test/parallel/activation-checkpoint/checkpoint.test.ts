@@ -327,6 +327,23 @@ describe('checkpoint', () => {
     });
   });
 
+  it('frees its arguments in backward where the scope of the forward pass has ended', () => {
+    const [blocks, numel] = [6, 2 ** 16];
+    scope(() => {
+      const x = randn([numel], { requiresGrad: true });
+      const loss = scope(() => {
+        let h: Tensor = x;
+        for (let i = 0; i < blocks; i++) h = checkpoint((t: Tensor) => t.sin().mul(t), h);
+        return h.sum();
+      });
+      const before = memory.stats('cpu').allocatedBytes;
+      loss.backward();
+      // The argument of the first is x, and its gradient is new.
+      const freed = before - memory.stats('cpu').allocatedBytes;
+      assert.ok(freed >= (blocks - 2) * numel * 4, `${freed / numel / 4} arguments freed`);
+    });
+  });
+
   it('lowers the memory of activations to that of arguments, as FakeTensorMode computes it', () => {
     const peak = (through: (block: nn.Module, t: Tensor) => Tensor): number => {
       const mode = new FakeTensorMode();
