@@ -3,10 +3,13 @@
 {"prepare": job, "mode": "eager" | "compile" | "max-autotune", "graph": calls that one replays} -> {};
 {"time": calls, "warm": calls before} -> {"us": a call}; {"drop": true} -> {}
 """
-import gc, json, sys, time
+import gc, json, os, sys, time
 
 import torch
 import torch.nn.functional as F
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "gpus"))
+from peer_models import Gpt
 
 device = "cuda"
 
@@ -112,6 +115,65 @@ def embedding_backward(job, dtype, wrap):
     return lambda i: torch.autograd.grad(output, table, gradient, retain_graph=True)
 
 
+def training(fn, operands):
+    """Forward and backward in one call, under autocast."""
+    def make(job, dtype, wrap):
+        sets = [[a.requires_grad_() for a in operands(job["shape"], dtype)] for _ in range(job.get("rotate", 1))]
+        def forward(*args):
+            with torch.autocast(device, torch.bfloat16): return fn(*args)
+        run = wrap(forward)
+        gradient = torch.randn_like(run(*sets[0]))
+        def call(i):
+            args = sets[i % len(sets)]
+            return torch.autograd.grad(run(*args), args, gradient)
+        return call
+    return make
+
+
+def joined(heads): return heads.transpose(1, 2).flatten(2)
+
+
+def attention_of_one(qkv):
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)
+    return joined(F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+def grouped_attention(q, k, v):
+    return joined(F.scaled_dot_product_attention(q, k, v.transpose(1, 2), is_causal=True, enable_gqa=True))
+
+
+def grouped_operands(shape, dtype):
+    batch, context, heads, depth, key_heads = shape
+    return [rand([batch, heads, context, depth], dtype), rand([batch, key_heads, context, depth], dtype), rand([batch, context, key_heads, depth], dtype)]
+
+
+def normed(norm, weights):  # before a small product
+    return training(
+        lambda x, w, *gains: F.linear(norm(x, *gains), w),
+        lambda shape, dtype: [rand(shape, torch.float32), rand([8, shape[1]], torch.float32)] + [rand(shape[1:], torch.float32) for _ in range(weights)],
+    )
+
+
+def training_cross_entropy(job, dtype, wrap):
+    logits = rand(job["shape"], dtype).requires_grad_()
+    targets = torch.randint(0, job["shape"][1], (job["shape"][0],), device=device)
+    def forward(x):
+        with torch.autocast(device, torch.bfloat16): return F.cross_entropy(x, targets)
+    loss = wrap(forward)
+    return lambda i: torch.autograd.grad(loss(logits), logits)
+
+
+def training_adamw(job, dtype, wrap):
+    names = ["vocabulary", "width", "heads", "hidden", "layers", "context"]
+    size = dict(zip(names, job["shape"]))
+    with torch.device(device): model = Gpt(size)
+    tokens = torch.randint(0, size["vocabulary"], (1, size["context"]), device=device)
+    with torch.autocast(device, torch.bfloat16): loss = model(tokens, tokens)
+    loss.backward()
+    optimizer = adamw(list(model.parameters()))
+    return lambda i: optimizer.step()
+
+
 def small(fn):
     def make(job, dtype, wrap):
         a = torch.ones(8, 8, device=device)
@@ -215,6 +277,14 @@ makers = {
     "linear": linear(F.linear, "xw"),
     "linear_input_gradient": linear(lambda g, w: g @ w, "gw"),
     "linear_weight_gradient": linear(lambda g, x: (g.t() @ x).float(), "gx"),  # the parameter is in float32
+    "training_gelu": training(lambda x: F.gelu(x, approximate="tanh"), lambda shape, dtype: [rand(shape, dtype)]),
+    "training_swiglu": training(lambda gate, up: F.silu(gate) * up, lambda shape, dtype: [rand(shape, dtype), rand(shape, dtype)]),
+    "training_layer_norm": normed(lambda x, w, b: F.layer_norm(x, w.shape, w, b), 2),
+    "training_rms_norm": normed(lambda x, w: F.rms_norm(x, w.shape, w), 1),
+    "training_attention": training(attention_of_one, lambda shape, dtype: [rand([*shape[:2], 3, *shape[2:]], dtype)]),
+    "training_grouped_attention": training(grouped_attention, grouped_operands),
+    "training_cross_entropy": training_cross_entropy,
+    "training_adamw": training_adamw,
     "layer_norm": forward_of(layer_norm, rows_and(1, 2)),
     "layer_norm_backward": backward_of(layer_norm, rows_and(1, 2)),
     "rms_norm_of_a_sum": forward_of(sum_and_rms, rows_and(2, 1)),
@@ -234,7 +304,7 @@ makers = {
     "backward_of_a_sum": backward_of_sum,
 }
 # Of these, compilation makes nothing else, or they are compared with eager calls: of products unless it searches for the fastest kernel.
-uncompiled = {*common_ops, "copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
+uncompiled = {*common_ops, "copy", "adamw", "adamw_gpt2", "training_adamw", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
 products = {"matmul_nt", "matmul_nn", "matmul_tn", "linear", "linear_input_gradient", "linear_weight_gradient"}
 reading = {"places_of_nonzero"}  # a capture that fails as they read leaves PyTorch's random numbers unusable
 

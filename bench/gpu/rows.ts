@@ -4,6 +4,7 @@
  */
 import { commonRows } from './common-ops.js';
 import { linearRows } from './linear-rows.js';
+import { trainingRows } from './training-rows.js';
 
 /**
  * A computation that both processes know by its `op`. `rotate` is the number of operand sets that
@@ -226,6 +227,7 @@ export const rows: readonly Row[] = [
   ...attention('masked', [2, 16, 4096, 128]),
   ...attention('causal with dropout', [2, 16, 8192, 128]),
   ...linearRows,
+  ...trainingRows,
   ...commonRows,
   host('add', { us: 4, aboveRaw: 1.5 }),
   host('mm', { us: 5, aboveRaw: 1.5 }),

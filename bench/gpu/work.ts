@@ -26,6 +26,7 @@ import { atPlace, attentionInExact, placesOf } from './attention-sample.js';
 import { commonOps } from './common-ops.js';
 import { linearMakers } from './linear-work.js';
 import type { Job } from './rows.js';
+import { autocast, trainingMakers } from './training-work.js';
 
 /** A sample and its reference. */
 export type Pair = readonly [got: Tensor, wanted: Tensor];
@@ -146,22 +147,26 @@ const soft = rowwise(
   ([x]) => [(x as Tensor).softmax(-1)],
 );
 
-const crossEntropyAndGradient: Maker = ({ shape }, make, on) => {
-  const [rows, classes] = shape as [number, number];
-  const logits = make(shape).requiresGrad_();
-  const targets = randint(0, classes, [rows], { device: on });
-  const gradient = (): Tensor =>
-    autograd.grad(crossEntropy(logits, targets), [logits])[0] as Tensor;
-  const inExact = (): Tensor => {
-    const few = exact(head(logits)).requiresGrad_();
-    return (
-      autograd.grad(crossEntropy(few, head(targets).to('cpu'), { reduction: 'sum' }), [
-        few,
-      ])[0] as Tensor
-    ).div(rows);
+type Run = (on: Where, fn: () => Tensor) => Tensor;
+
+const crossEntropyAndGradient =
+  (forward: Run): Maker =>
+  ({ shape }, make, on) => {
+    const [rows, classes] = shape as [number, number];
+    const logits = make(shape).requiresGrad_();
+    const targets = randint(0, classes, [rows], { device: on });
+    const loss = (): Tensor => crossEntropy(logits, targets);
+    const gradient = (): Tensor => autograd.grad(forward(on, loss), [logits])[0] as Tensor;
+    const inExact = (): Tensor => {
+      const few = exact(head(logits)).requiresGrad_();
+      return (
+        autograd.grad(crossEntropy(few, head(targets).to('cpu'), { reduction: 'sum' }), [
+          few,
+        ])[0] as Tensor
+      ).div(rows);
+    };
+    return { call: gradient, sample: () => [[head(gradient()), inExact()]] };
   };
-  return { call: gradient, sample: () => [[head(gradient()), inExact()]] };
-};
 
 /** The tensors of GPT-2 with 124 million parameters. */
 function gpt2Shapes(layers: number, d: number): number[][] {
@@ -300,7 +305,8 @@ const makers: Readonly<Record<string, Maker>> = {
   rms_norm_of_a_sum: rmsOfSum.forward,
   rms_norm_of_a_sum_backward: rmsOfSum.backward,
   softmax: soft.forward,
-  cross_entropy_and_gradient: crossEntropyAndGradient,
+  cross_entropy_and_gradient: crossEntropyAndGradient((_, fn) => fn()),
+  training_cross_entropy: crossEntropyAndGradient(autocast),
   adamw: ({ shape: [count = 1, ...shape] }, make) =>
     adamw(
       Array.from({ length: count }, () => shape),
@@ -332,6 +338,7 @@ const makers: Readonly<Record<string, Maker>> = {
 export const ops: readonly string[] = [
   ...Object.keys(makers),
   ...Object.keys(linearMakers),
+  ...Object.keys(trainingMakers),
   ...Object.keys(commonOps),
 ];
 
@@ -343,6 +350,8 @@ export function prepare(job: Job, on: Where = device): Work {
   if (simple !== undefined) return { call: simple(job.shape, make) };
   const linear = linearMakers[job.op];
   if (linear !== undefined) return linear(job, make, exact);
+  const training = trainingMakers[job.op];
+  if (training !== undefined) return training(job, make, exact, on);
   const maker = makers[job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op];
   if (maker === undefined) throw new Error(`no work is called ${job.op}`);
   return maker(job, make, on);

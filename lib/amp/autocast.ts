@@ -24,7 +24,7 @@ import { CastCache } from './cast-cache.js';
 
 /** Options of {@link autocast}. */
 export interface AutocastOptions {
-  /** The device whose ops are converted. */
+  /** The device whose ops are converted. On others nothing changes. */
   deviceType: DeviceType;
   /** The low precision. Default: float16 on CUDA, bfloat16 on the CPU. */
   dtype?: DTypeLike;

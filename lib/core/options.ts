@@ -188,6 +188,7 @@ export function optionsOf<T extends object>(
  */
 function meantBy(given: unknown, names: string): string {
   const [first] = names.split(' ');
+  if (typeof given === 'function') return `{ ${first}: … } before the function`;
   return `{ ${first}: ${typeof given === 'object' || given === undefined ? '…' : shown(given)} }`;
 }
 

@@ -1,5 +1,4 @@
 /** `profiler.profile`: records what a function does, on the host and on devices. */
-import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { runDeferred } from '../core/deferred.js';
 import { ArgumentError } from '../core/errors.js';
 import { checkFunction, unexpected } from '../core/options.js';
@@ -20,6 +19,7 @@ import type { DeviceTimer } from './native-log.js';
 import { OP, type ProfileOptions, settingsOf } from './profile-options.js';
 import type { ProfilerAction, ProfilerSchedule } from './schedule.js';
 import { type Recorded, Session, type SessionSettings } from './session.js';
+import { writeTrace } from './write-trace.js';
 
 const POLL_MS = 1;
 
@@ -229,10 +229,11 @@ export class Profile {
   }
 
   /**
-   * Writes a trace that https://ui.perfetto.dev and chrome://tracing open. Each rank writes a file
-   * of its own; the events of several files fit together.
+   * Writes a trace that https://ui.perfetto.dev and chrome://tracing open, compressed if the name
+   * ends with `.gz`. Each rank writes a file of its own; the events of several files fit together.
    *
-   * @throws ArgumentError before the end; the errors of the system
+   * @throws ArgumentError before the end, and for a folder that does not exist; the errors of the
+   * system
    * @see PyTorch `torch.profiler.profile.export_chrome_trace`
    */
   exportChromeTrace(file: string): void {
@@ -240,14 +241,7 @@ export class Profile {
     const { events, recorded } = this.ended(op);
     if (typeof file !== 'string' || file === '')
       throw unexpected(op, 'file', 'the name of a file', file);
-    const temporary = `${file}.${process.pid}.tmp`;
-    try {
-      writeFileSync(temporary, JSON.stringify(chromeTrace(events, recorded)));
-      renameSync(temporary, file);
-    } catch (error) {
-      rmSync(temporary, { force: true });
-      throw error;
-    }
+    writeTrace(op, file, chromeTrace(events, recorded));
   }
 
   /** Who timed GPUs; null if none was recorded. @throws ArgumentError before the end */

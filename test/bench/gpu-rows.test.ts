@@ -66,8 +66,9 @@ describe('the rows of the kernel benchmark', () => {
         .exec(peer)?.[1]
         ?.split(', ')
         .map((op) => op.slice(1, -1)) ?? [];
-    const ofPage = [copyRow, ...rows].filter(({ group }) =>
-      ['copy', 'adamw', 'attention', 'host'].includes(group),
+    const ofPage = [copyRow, ...rows].filter(
+      ({ group, job }) =>
+        ['copy', 'adamw', 'attention', 'host'].includes(group) || job.op === 'training_adamw',
     );
     const ops = new Set(
       ofPage.map(({ job }) => (job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op)),

@@ -42,6 +42,14 @@ const shapes: Readonly<Record<string, readonly number[]>> = {
   cast: [1024],
   attention: [2, 4, 70, 8],
   attention_backward: [2, 4, 70, 8],
+  training_gelu: [8, 16],
+  training_swiglu: [8, 16],
+  training_layer_norm: [8, 16],
+  training_rms_norm: [8, 16],
+  training_cross_entropy: [8, 16],
+  training_attention: [2, 70, 4, 8],
+  training_grouped_attention: [2, 70, 4, 8, 2],
+  training_adamw: [32, 16, 2, 32, 2, 8],
 };
 
 const smaller = ({ job }: { job: Job }): Job => ({

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { ArgumentError, compile, ones, profiler } from '../../lib/index.js';
 import { checkTrace, flowsOf, slicesOf, threadNames } from './support/check-trace.js';
 import { trainingStep } from './support/training-step.js';
@@ -130,10 +131,14 @@ describe('Profile.chromeTrace', () => {
         JSON.parse(JSON.stringify(prof.chromeTrace())),
       );
       assert.deepEqual(readdirSync(folder), ['trace.json']);
+      prof.exportChromeTrace(`${file}.gz`);
+      assert.deepEqual(gunzipSync(readFileSync(`${file}.gz`)), readFileSync(file));
       assert.throws(() => prof.exportChromeTrace(''), ArgumentError);
       assert.throws(
         () => prof.exportChromeTrace(path.join(folder, 'none', 'trace.json')),
-        /ENOENT/,
+        (error: Error) =>
+          error instanceof ArgumentError &&
+          /got '.*none\/trace\.json' \(ENOENT\): make the folder first/.test(error.message),
       );
     } finally {
       rmSync(folder, { recursive: true });

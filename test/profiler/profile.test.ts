@@ -257,6 +257,13 @@ describe('profiler.profile', () => {
     );
   });
 
+  it('says that options come before the function', () => {
+    assert.throws(
+      () => (profiler.profile as unknown as (fn: () => void) => void)(() => {}),
+      /expected options to be an object such as \{ activities: … \} before the function/,
+    );
+  });
+
   it('refuses a profile inside of another, and goes on with the outer one', () => {
     const a = ones([2]);
     const prof = profiler.profile(onCpu, () => {
