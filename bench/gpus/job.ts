@@ -1,6 +1,7 @@
 /** What one row trains, as train.ts and peer_train.py both read it. */
 import type { BackendName } from '../../lib/compile/backends.js';
 import { amp, float32, nn, type Tensor } from '../../lib/index.js';
+import type { Phases } from './phases.js';
 
 export interface ModelSize {
   readonly kind: 'gpt' | 'llama';
@@ -59,7 +60,7 @@ export interface Job {
 }
 
 /** What a side prints for each mode, one JSON object a line. */
-export interface Trained {
+export interface Trained extends Phases {
   readonly name: string;
   readonly mode: string;
   /** Why the mode failed; then there are no figures. */

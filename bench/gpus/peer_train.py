@@ -35,6 +35,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 PRIME = 2**31 - 1
 BOUND = 0.02 * math.sqrt(3)
 AHEAD = 4
+PHASED = 5
 PR_SET_PDEATHSIG = 1
 GIB = 2**30
 
@@ -172,6 +173,13 @@ class Training:
         fused = {"fused": True} if device.type == "cuda" else {}
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=job["lr"], **fused)
         self.losses = []
+        self.marks = None  # of the phases, while they are timed
+
+    def mark(self):
+        if self.marks is not None:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self.marks.append(event)
 
     def context(self):
         if self.job["tensorRanks"] > 1:
@@ -181,14 +189,18 @@ class Training:
         return torch.autocast(self.mesh.device_type, getattr(torch, self.job["dtype"]))
 
     def step(self):
+        self.mark()
         with self.context():
             loss = self.model(*self.inputs)
+            self.mark()
             if self.job["tensorRanks"] > 1:  # the mode also has a rule for the backward pass
                 loss.backward()
         if self.job["tensorRanks"] == 1:
             loss.backward()
+        self.mark()
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self.mark()
         self.losses.append(loss.detach())
 
     def read(self):
@@ -218,6 +230,21 @@ def timed(training, device):
     host = time.perf_counter() - begin
     settle(device)
     return host * 1e3, (time.perf_counter() - begin) * 1e3
+
+
+def timed_phases(training, device):
+    """Milliseconds of the GPU for forward, backward and the optimizer."""
+    if device.type != "cuda":
+        return {"forwardMs": None, "backwardMs": None, "optimizerMs": None}
+    training.marks = []
+    for _ in range(PHASED):
+        timed(training, device)
+    marks, training.marks = training.marks, None
+    steps = [marks[i : i + 4] for i in range(0, len(marks), 4)]
+    forward, backward, optimizer = (
+        statistics.median(step[i].elapsed_time(step[i + 1]) for step in steps) for i in range(3)
+    )
+    return {"forwardMs": forward, "backwardMs": backward, "optimizerMs": optimizer}
 
 
 def traced(training, job, mode, device):
@@ -265,6 +292,7 @@ def trained(job, mode, device):
         "tokensPerSecond": tokens * 1e3 / step / job["tensorRanks"],
         "peakGiB": peak / GIB,
         "reservedGiB": reserved / GIB,
+        **timed_phases(training, device),
         "trace": traced(training, job, mode, device),
         "losses": training.read(),
         "startSeconds": start,

@@ -15,6 +15,7 @@ type Failed = Pick<Trained, 'name' | 'mode'> & { readonly error: string };
 const MEASURES = [
   ...(['stepMs', 'aheadMs', 'hostMs', 'tokensPerSecond', 'us'] as const),
   ...(['communicationMs', 'exposedMs'] as const),
+  ...(['forwardMs', 'backwardMs', 'optimizerMs'] as const),
   ...(['peakGiB', 'reservedGiB', 'startSeconds', 'firstStepSeconds'] as const),
 ];
 type Measure = (typeof MEASURES)[number];

@@ -18,14 +18,18 @@ import { cuda, memory, optim, profiler, scope, type Tensor } from '../../lib/ind
 import { median } from '../figures.js';
 import { runProgram } from '../program.js';
 import type { Job, Mode, Trained } from './job.js';
+import { type Phases, PhaseTimer } from './phases.js';
 import { training } from './sharded.js';
 
 const GIB = 2 ** 30;
 /** Steps in which the host runs ahead. */
 const AHEAD = 4;
+/** Steps whose phases are timed. */
+const PHASED = 5;
 
 class Trainer {
   private readonly losses: Tensor[] = [];
+  private readonly phases = new PhaseTimer();
   private readonly step: () => Tensor;
   private readonly job: Job;
 
@@ -33,11 +37,16 @@ class Trainer {
     const { loss, parameters } = training(job, mode);
     this.job = job;
     const optimizer = new optim.AdamW(parameters, { lr: job.lr, fused: job.device === 'cuda' });
+    const { phases } = this;
     const step = (): Tensor => {
+      phases.mark();
       const value = mode.scopes ? scope(loss) : loss();
+      phases.mark();
       value.backward();
+      phases.mark();
       optimizer.step();
       optimizer.zeroGrad();
+      phases.mark();
       return value.detach();
     };
     this.step = mode.scopes ? () => scope(step) : step;
@@ -63,6 +72,14 @@ class Trainer {
     for (let i = 0; i < AHEAD; i++) this.losses.push(this.step());
     await this.settled();
     return (performance.now() - start) / AHEAD;
+  }
+
+  /** Times the phases of more steps, by the GPU. */
+  async timedPhases(): Promise<Phases> {
+    this.phases.isOn = this.job.device === 'cuda';
+    if (this.phases.isOn) for (let i = 0; i < PHASED; i++) await this.timed();
+    this.phases.isOn = false;
+    return this.phases.medians();
   }
 
   /**
@@ -114,6 +131,7 @@ async function trained(job: Job, mode: Mode): Promise<Trained> {
     tokensPerSecond: (job.batch * job.model.context * 1e3) / stepMs / job.tensorRanks,
     peakGiB: peakAllocatedBytes / GIB,
     reservedGiB: peakReservedBytes / GIB,
+    ...(await trainer.timedPhases()),
     trace: await trainer.traced(mode.name),
     losses: await trainer.read(),
     startSeconds: start / 1e3,

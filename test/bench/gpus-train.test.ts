@@ -112,6 +112,7 @@ describe('the report of bench:gpus', () => {
   const line = (modeName: string, stepMs: number, all: number[]): Trained => ({
     ...{ name: 'a', mode: modeName, stepMs, aheadMs: stepMs, hostMs: 1, tokensPerSecond: 1e6 },
     ...{ peakGiB: 1, reservedGiB: 1, trace: null, losses: all },
+    ...{ forwardMs: 3, backwardMs: 6, optimizerMs: 1 },
     ...{ startSeconds: 1, firstStepSeconds: 1 },
   });
 
