@@ -121,6 +121,7 @@ export class SavedTensor {
       this.hooks = hooks;
       this.packed = hooks.pack(t);
       if (t.currentVersion !== this.version) throw changedByPack(t);
+      if (this.packed instanceof Tensor) this.packed.retain();
       this.leaf = t.leafRequiresGrad ? t : null;
       this.tensor = null;
       return;
@@ -226,6 +227,7 @@ export class SavedTensor {
     this.tensor = null;
     this.packed = null;
     this.leaf = null;
+    if (packed instanceof Tensor) packed.release();
     const release = own?.release ?? null;
     if (release !== null) outsideScopes(() => release(packed));
   }

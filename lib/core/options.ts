@@ -188,8 +188,8 @@ export function optionsOf<T extends object>(
  */
 function meantBy(given: unknown, names: string): string {
   const [first] = names.split(' ');
-  if (typeof given === 'function') return `{ ${first}: … } before the function`;
-  return `{ ${first}: ${typeof given === 'object' || given === undefined ? '…' : shown(given)} }`;
+  const isNoValue = ['object', 'undefined', 'function'].includes(typeof given);
+  return `{ ${first}: ${isNoValue ? '…' : shown(given)} }`;
 }
 
 function noSuchOption(op: string, name: string, names: readonly string[]): ArgumentError {

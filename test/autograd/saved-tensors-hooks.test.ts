@@ -68,6 +68,23 @@ function recomputed(fn: (x: Tensor) => Tensor, x: Tensor): { result: Tensor; las
 }
 
 describe('a pack hook', () => {
+  it('has its result kept until backward, where the scope of the forward pass has ended', () => {
+    const packs: ((t: Tensor) => Tensor)[] = [(t) => t, (t) => t.clone(), (t) => t.to(float64)];
+    const w = leaf();
+    const forward = (): Tensor => w.exp().sin().sum();
+    const [expected] = autograd.grad([forward()], [w]) as [Tensor];
+    for (const pack of packs)
+      scope(() => {
+        const loss = autograd.savedTensorsHooks(
+          pack,
+          (t) => t,
+          () => scope(forward),
+        );
+        const [given] = autograd.grad([loss], [w]) as [Tensor];
+        assert.deepEqual(given.tolist(), expected.tolist());
+      });
+  });
+
   it('may not change its argument, which the op has still to read', () => {
     const changing = (t: Tensor): Tensor => noGrad(() => t.add_(1));
     const x = leaf().mul(1);

@@ -134,12 +134,17 @@ describe('Profile.chromeTrace', () => {
       prof.exportChromeTrace(`${file}.gz`);
       assert.deepEqual(gunzipSync(readFileSync(`${file}.gz`)), readFileSync(file));
       assert.throws(() => prof.exportChromeTrace(''), ArgumentError);
-      assert.throws(
-        () => prof.exportChromeTrace(path.join(folder, 'none', 'trace.json')),
-        (error: Error) =>
-          error instanceof ArgumentError &&
-          /got '.*none\/trace\.json' \(ENOENT\): make the folder first/.test(error.message),
-      );
+      for (const [place, code] of [
+        ['none/trace.json', 'ENOENT'],
+        ['trace.json/trace.json', 'ENOTDIR'],
+        ['', 'EISDIR'],
+      ])
+        assert.throws(
+          () => prof.exportChromeTrace(path.join(folder, place as string)),
+          (error: Error) =>
+            error instanceof ArgumentError && error.message.includes(`(${code}): make the folder`),
+        );
+      assert.equal(readdirSync(folder).length, 2);
     } finally {
       rmSync(folder, { recursive: true });
     }

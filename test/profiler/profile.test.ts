@@ -257,10 +257,10 @@ describe('profiler.profile', () => {
     );
   });
 
-  it('says that options come before the function', () => {
+  it('says which options it takes where it gets a function alone', () => {
     assert.throws(
       () => (profiler.profile as unknown as (fn: () => void) => void)(() => {}),
-      /expected options to be an object such as \{ activities: … \} before the function/,
+      /expected options to be an object such as \{ activities: … \}, got a function/,
     );
   });
 

@@ -137,22 +137,28 @@ export class Recomputation {
     let count = 0;
     // The first tensor on each memory owns it, unless gradients with a graph may need it.
     const inOwnMemory = isGradEnabled() || compiler.isCompiling() ? scope : owned;
-    const values = inOwnMemory(() => {
-      const found: (Tensor | null)[] = [];
-      const collect = (t: Tensor): Tensor => {
-        const place = saved[count++];
-        if (place !== undefined) found.push(place.isReleased ? null : t.detach());
-        if (plan.stopsEarly && count === saved.length) throw allRecomputed;
-        return t;
-      };
-      try {
-        const again = (): unknown => enableGrad(() => plan.run(args));
-        autograd.savedTensorsHooks(collect, (t) => t, again);
-      } catch (error) {
-        if (error !== allRecomputed) throw error;
-      }
-      return found;
-    });
+    const found: (Tensor | null)[] = [];
+    // Not a tensor: the graph of this run, which no pass goes through, would keep it.
+    const collect = (t: Tensor): { t: Tensor } => {
+      const place = saved[count++];
+      if (place !== undefined) found.push(place.isReleased ? null : retained(t.detach()));
+      if (plan.stopsEarly && count === saved.length) throw allRecomputed;
+      return { t };
+    };
+    const again = (): unknown => enableGrad(() => plan.run(args));
+    let values: readonly (Tensor | null)[];
+    try {
+      values = inOwnMemory(() => {
+        try {
+          autograd.savedTensorsHooks(collect, ({ t }) => t, again);
+        } catch (error) {
+          if (error !== allRecomputed) throw error;
+        }
+        return found;
+      });
+    } finally {
+      for (const t of found) t?.release();
+    }
     for (const t of ours) t.dispose();
     this.put(values);
     if (count < saved.length || (isComplete && count > saved.length))
@@ -221,6 +227,12 @@ export class Recomputation {
       { op: 'checkpoint' },
     );
   }
+}
+
+/** Leaves the scopes that the function opens itself. */
+function retained(t: Tensor): Tensor {
+  t.retain();
+  return t;
 }
 
 const unpack = (saved: Saved): Tensor => saved.of.unpack(saved);

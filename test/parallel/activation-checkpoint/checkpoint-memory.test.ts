@@ -46,6 +46,23 @@ describe('the memory of a checkpoint', () => {
     });
   });
 
+  it('keeps what backward needs where the function has scopes of its own', () => {
+    const w = leaf([8, 8]);
+    const layer = (t: Tensor): Tensor => scope(() => t.matmul(w).exp().sin());
+    const gradients = (run: () => Tensor): unknown => {
+      w.grad = null;
+      run().sum().backward();
+      return w.grad;
+    };
+    const x = leaf([4, 8]);
+    const expected = gradients(() => layer(layer(x)));
+    for (const whole of [false, true]) {
+      const run = (): Tensor => checkpoint((t: Tensor) => layer(layer(t)), x);
+      const given = gradients(() => (whole ? scope(run) : run()));
+      assert.ok((given as Tensor).equal(expected as Tensor));
+    }
+  });
+
   it('lowers the memory of activations to that of arguments, as FakeTensorMode computes it', () => {
     const peak = (through: (block: nn.Module, t: Tensor) => Tensor): number => {
       const mode = new FakeTensorMode();
