@@ -52,14 +52,14 @@ export const failing: readonly Failing[] = [
   ),
   listed(
     MEMORY,
-    'parallel/activation-checkpoint/checkpoint.test.ts',
-    'checkpoint lowers the memory of activations to that of arguments, as FakeTensorMode computes it',
+    'parallel/activation-checkpoint/checkpoint-memory.test.ts',
+    'the memory of a checkpoint lowers the memory of activations to that of arguments, as FakeTensorMode computes it',
     AOT,
   ),
   listed(
     MEMORY,
-    'parallel/activation-checkpoint/checkpoint.test.ts',
-    'checkpoint frees what it recomputed as soon as backward has used it',
+    'parallel/activation-checkpoint/checkpoint-memory.test.ts',
+    'the memory of a checkpoint frees what it recomputed as soon as backward has used it',
     DECOMPOSED,
   ),
   listed(
