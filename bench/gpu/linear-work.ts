@@ -9,11 +9,11 @@ interface Operands {
   readonly gradient: Tensor;
 }
 
-type Make = (shape: readonly number[]) => Tensor;
+export type Make = (shape: readonly number[]) => Tensor;
 /** Copies to float64 on the CPU. */
-type Exact = (t: Tensor) => Tensor;
-interface LinearWork {
-  call(n: number): Tensor;
+export type Exact = (t: Tensor) => Tensor;
+export interface SampledWork {
+  call(n: number): unknown;
   sample(): readonly (readonly [got: Tensor, wanted: Tensor])[];
 }
 
@@ -26,7 +26,7 @@ function pass(
   make: Make,
   prepare: (set: Operands) => () => Tensor,
   wanted: (set: Operands) => Tensor,
-): LinearWork {
+): SampledWork {
   const [tokens, outputs, inputs] = shape as [number, number, number];
   const sets = Array.from({ length: rotate }, () => ({
     x: make([tokens, inputs]).requiresGrad_(),
@@ -56,7 +56,7 @@ const gradientOf =
 
 /** The passes by the ops of their rows. `exact` of weights rounds as autocast does. */
 export const linearMakers: Readonly<
-  Record<string, (job: Job, make: Make, exact: Exact) => LinearWork>
+  Record<string, (job: Job, make: Make, exact: Exact) => SampledWork>
 > = {
   linear: (job, make, exact) =>
     pass(

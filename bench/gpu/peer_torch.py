@@ -83,11 +83,15 @@ def attention_by(make):
     return lambda job, dtype, wrap: make(*attention(job, dtype))(job, dtype, wrap)
 
 
-def cross_entropy(job, dtype, wrap):
-    logits = rand(job["shape"], dtype).requires_grad_()
-    targets = torch.randint(0, job["shape"][1], (job["shape"][0],), device=device)
-    loss = wrap(lambda x: F.cross_entropy(x, targets))
-    return lambda i: torch.autograd.grad(loss(logits), logits)
+def cross_entropy(is_cast):
+    def make(job, dtype, wrap):
+        logits = rand(job["shape"], dtype).requires_grad_()
+        targets = torch.randint(0, job["shape"][1], (job["shape"][0],), device=device)
+        def forward(x):
+            with torch.autocast(device, torch.bfloat16, enabled=is_cast): return F.cross_entropy(x, targets)
+        loss = wrap(forward)
+        return lambda i: torch.autograd.grad(loss(logits), logits)
+    return make
 
 
 def steps_of(make, shapes):
@@ -152,15 +156,6 @@ def normed(norm, weights):  # before a small product
         lambda x, w, *gains: F.linear(norm(x, *gains), w),
         lambda shape, dtype: [rand(shape, torch.float32), rand([8, shape[1]], torch.float32)] + [rand(shape[1:], torch.float32) for _ in range(weights)],
     )
-
-
-def training_cross_entropy(job, dtype, wrap):
-    logits = rand(job["shape"], dtype).requires_grad_()
-    targets = torch.randint(0, job["shape"][1], (job["shape"][0],), device=device)
-    def forward(x):
-        with torch.autocast(device, torch.bfloat16): return F.cross_entropy(x, targets)
-    loss = wrap(forward)
-    return lambda i: torch.autograd.grad(loss(logits), logits)
 
 
 def training_adamw(job, dtype, wrap):
@@ -283,14 +278,14 @@ makers = {
     "training_rms_norm": normed(lambda x, w: F.rms_norm(x, w.shape, w), 1),
     "training_attention": training(attention_of_one, lambda shape, dtype: [rand([*shape[:2], 3, *shape[2:]], dtype)]),
     "training_grouped_attention": training(grouped_attention, grouped_operands),
-    "training_cross_entropy": training_cross_entropy,
+    "training_cross_entropy": cross_entropy(True),
     "training_adamw": training_adamw,
     "layer_norm": forward_of(layer_norm, rows_and(1, 2)),
     "layer_norm_backward": backward_of(layer_norm, rows_and(1, 2)),
     "rms_norm_of_a_sum": forward_of(sum_and_rms, rows_and(2, 1)),
     "rms_norm_of_a_sum_backward": backward_of(sum_and_rms, rows_and(2, 1), skip=(1,)),
     "softmax": forward_of(softmax, rows_and(1, 0)),
-    "cross_entropy_and_gradient": cross_entropy,
+    "cross_entropy_and_gradient": cross_entropy(False),
     "adamw": lambda job, dtype, wrap: steps_of(adamw, [job["shape"][1:]] * job["shape"][0]),
     "adamw_gpt2": lambda job, dtype, wrap: steps_of(adamw, gpt2_shapes(*job["shape"])),
     "transpose": forward_of(lambda x: x.t().contiguous(), lambda job, dtype: [rand(job["shape"], dtype)]),

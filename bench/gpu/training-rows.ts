@@ -2,56 +2,28 @@
  * What is between the linear layers of the models that bench:steps trains: forward and backward
  * under autocast in one call, with operands and gradients as training makes them.
  */
+import { SIZES, type Size } from '../gpt.js';
+import type { ModelSize } from '../gpus/job.js';
+import { LLAMA_1B } from '../gpus/rows.js';
 import type { Row } from './rows.js';
 
 const [BF16, FLOAT] = [2, 4];
+const BOTH = 'forward and backward';
 
-interface Model {
+/** A model and its batch. */
+interface Trained extends ModelSize {
   readonly name: string;
   readonly batch: number;
-  readonly context: number;
-  readonly width: number;
-  readonly heads: number;
-  readonly hidden: number;
-  readonly classes: number;
-  readonly layers: number;
   /** Operand sets in turn, so that those of a small model are not in the L2 cache. */
   readonly rotate: number;
 }
 
-const GPT_124M: Model = {
-  name: 'GPT 124M',
-  batch: 16,
-  context: 1024,
-  width: 768,
-  heads: 12,
-  hidden: 3072,
-  classes: 50_304,
-  layers: 12,
-  rotate: 2,
-};
-const GPT_1_5B: Model = {
-  name: 'GPT 1.5B',
-  batch: 8,
-  context: 1024,
-  width: 1600,
-  heads: 25,
-  hidden: 6400,
-  classes: 50_304,
-  layers: 48,
-  rotate: 2,
-};
-const LLAMA_1B = {
-  name: 'Llama 1B',
-  batch: 4,
-  context: 2048,
-  width: 2048,
-  heads: 32,
-  keyHeads: 8,
-  hidden: 8192,
-  classes: 128_256,
-  rotate: 1,
-};
+const gpt = (name: string, size: Size, batch: number): Trained => ({
+  ...{ name, batch, rotate: 2, kind: 'gpt', kvHeads: size.heads },
+  ...size,
+});
+const GPTS = [gpt('GPT 124M', SIZES['124m'], 16), gpt('GPT 1.5B', SIZES['1.5b'], 8)];
+const LLAMA: Trained = { name: 'Llama 1B', batch: 4, rotate: 1, ...LLAMA_1B };
 
 const row = (
   name: string,
@@ -67,104 +39,77 @@ const row = (
   ...limit,
 });
 
-/** Two products of the scores forward and five backward, each over half of all scores. */
-const flopsOf = ({ batch, context, width }: Pick<Model, 'batch' | 'context' | 'width'>): number =>
-  7 * batch * context ** 2 * width;
-
-/** Each reads the operand and the gradient in bfloat16 and writes both results in it. */
+/** Each pass reads or writes an operand in bfloat16. */
 const pointwise = (
   name: string,
   op: string,
   [rows, columns]: readonly [number, number],
   passes: number,
   rotate: number,
-): Row => row(name, op, [rows, columns], rotate, { bytes: passes * BF16 * rows * columns });
+): Row =>
+  row(`${name}, ${rows} x ${columns}`, op, [rows, columns], rotate, {
+    bytes: passes * BF16 * rows * columns,
+  });
 
 const normed = (name: string, op: string, rows: number, width: number): Row =>
   // In float32 twice the input and its gradient; in bfloat16 the result, what the product and its
   // weight's gradient read of it, and its gradient twice.
-  row(
-    `${name} before a small product, forward and backward, ${rows} x ${width}`,
-    op,
-    [rows, width],
-    2,
-    {
-      bytes: (3 * FLOAT + 5 * BF16) * rows * width,
-    },
+  row(`${name} before a small product, ${BOTH}, ${rows} x ${width}`, op, [rows, width], 2, {
+    bytes: (3 * FLOAT + 5 * BF16) * rows * width,
+  });
+
+/** Two products of the scores forward and five backward, each over half of all scores. */
+function attention({ name, batch, context, width, heads, kvHeads, rotate }: Trained): Row {
+  const isGrouped = kvHeads !== heads;
+  const shape = [batch, context, heads, width / heads];
+  return row(
+    `${name} attention with its views, ${BOTH}, ${batch} x ${context} x ${heads}${isGrouped ? ` over ${kvHeads}` : ''}`,
+    isGrouped ? 'training_grouped_attention' : 'training_attention',
+    isGrouped ? [...shape, kvHeads] : shape,
+    rotate,
+    { flops: 7 * batch * context ** 2 * width },
   );
+}
 
-function parametersOf({ width, hidden, classes, context, layers }: Model): number {
+const crossEntropy = ({ name, batch, context, vocabulary }: Trained): Row => {
+  const shape = [batch * context, vocabulary] as const;
+  return pointwise(`${name} cross entropy and gradient`, 'training_cross_entropy', shape, 2, 1);
+};
+
+function adamw({ name, width, heads, hidden, vocabulary, context, layers }: Trained): Row {
   const layer = 4 * width ** 2 + 2 * width * hidden + 4 * width;
-  return (2 * classes + context) * width + layers * layer + 2 * width;
+  const parameters = (2 * vocabulary + context) * width + layers * layer + 2 * width;
+  return row(
+    `${name} AdamW, gradients of a backward pass`,
+    'training_adamw',
+    [vocabulary, width, heads, hidden, layers, context],
+    1,
+    { bytes: 7 * FLOAT * parameters },
+  );
 }
 
-function gptRows(model: Model): Row[] {
-  const { name, batch, context, width, heads, hidden, classes, layers, rotate } = model;
+function gptRows(model: Trained): Row[] {
+  const { name, batch, context, width, hidden, rotate } = model;
   const tokens = batch * context;
   return [
-    pointwise(
-      `${name} GELU, forward and backward, ${tokens} x ${hidden}`,
-      'training_gelu',
-      [tokens, hidden],
-      5,
-      rotate,
-    ),
+    pointwise(`${name} GELU, ${BOTH}`, 'training_gelu', [tokens, hidden], 5, rotate),
     normed(`${name} layer norm`, 'training_layer_norm', tokens, width),
-    row(
-      `${name} attention with its views, forward and backward, ${batch} x ${context} x ${heads}`,
-      'training_attention',
-      [batch, context, heads, width / heads],
-      rotate,
-      { flops: flopsOf(model) },
-    ),
-    pointwise(
-      `${name} cross entropy and gradient, ${tokens} x ${classes}`,
-      'training_cross_entropy',
-      [tokens, classes],
-      2,
-      1,
-    ),
-    row(
-      `${name} AdamW, gradients of a backward pass`,
-      'training_adamw',
-      [classes, width, heads, hidden, layers, context],
-      1,
-      { bytes: 7 * FLOAT * parametersOf(model) },
-    ),
+    attention(model),
+    crossEntropy(model),
+    adamw(model),
   ];
 }
 
-function llamaRows(): Row[] {
-  const { name, batch, context, width, heads, keyHeads, hidden, classes, rotate } = LLAMA_1B;
+function llamaRows(model: Trained): Row[] {
+  const { name, batch, context, width, hidden, rotate } = model;
   const tokens = batch * context;
+  const shape = [tokens, hidden] as const;
   return [
-    pointwise(
-      `${name} SiLU and its product, forward and backward, ${tokens} x ${hidden}`,
-      'training_swiglu',
-      [tokens, hidden],
-      8,
-      rotate,
-    ),
+    pointwise(`${name} SiLU and its product, ${BOTH}`, 'training_swiglu', shape, 8, rotate),
     normed(`${name} RMS norm`, 'training_rms_norm', tokens, width),
-    row(
-      `${name} attention with its views, forward and backward, ${batch} x ${context} x ${heads} over ${keyHeads}`,
-      'training_grouped_attention',
-      [batch, context, heads, width / heads, keyHeads],
-      rotate,
-      { flops: flopsOf(LLAMA_1B) },
-    ),
-    pointwise(
-      `${name} cross entropy and gradient, ${tokens} x ${classes}`,
-      'training_cross_entropy',
-      [tokens, classes],
-      2,
-      1,
-    ),
+    attention(model),
+    crossEntropy(model),
   ];
 }
 
-export const trainingRows: readonly Row[] = [
-  ...gptRows(GPT_124M),
-  ...gptRows(GPT_1_5B),
-  ...llamaRows(),
-];
+export const trainingRows: readonly Row[] = [...GPTS.flatMap(gptRows), ...llamaRows(LLAMA)];

@@ -16,17 +16,11 @@ import {
   type Tensor,
 } from '../../lib/index.js';
 import { Gpt } from '../gpt.js';
+import type { Exact, Make, SampledWork } from './linear-work.js';
 import type { Job } from './rows.js';
 
-type Make = (shape: readonly number[]) => Tensor;
-/** Copies to float64 on the CPU. */
-type Exact = (t: Tensor) => Tensor;
 type Sizes = readonly number[];
-interface TrainingWork {
-  call(n: number): unknown;
-  sample(): readonly (readonly [got: Tensor, wanted: Tensor])[];
-}
-type TrainingMaker = (job: Job, make: Make, exact: Exact, on: 'cuda' | 'cpu') => TrainingWork;
+type TrainingMaker = (job: Job, make: Make, exact: Exact, on: 'cuda' | 'cpu') => SampledWork;
 
 /** A part of a step: its operands of each row or sequence, and its parameters. */
 interface Part {

@@ -87,7 +87,7 @@ const llama = (name: string, dataRanks: number, tensorRanks: number): Compared =
 });
 
 /** A Llama of one billion parameters. */
-const LLAMA_1B: ModelSize = {
+export const LLAMA_1B: ModelSize = {
   kind: 'llama',
   vocabulary: 128256,
   width: 2048,

@@ -84,8 +84,8 @@ export class Storage {
    */
   exposed = false;
   /**
-   * @internal whether its scope ended, and graphs alone keep it: tensors that gradient rules make on
-   * it own nothing
+   * @internal whether its scope ended, and graphs alone keep it: tensors that gradient rules make
+   * on it own nothing
    */
   ofGraphs = false;
   /** @internal whether `data` of a tensor was read: changes through it raise no version */

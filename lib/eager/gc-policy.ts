@@ -175,6 +175,11 @@ function measureAll(): void {
   savedLimit = Math.max(savedLimit, survivors.saved * SAVED_FACTOR);
 }
 
+function runMajor(): void {
+  major.run(collector().full);
+  measureAll();
+}
+
 /** How much more than the least may wait for a full collection. */
 const majorSlack = (): number => Math.min(Math.max(major.excess, 1), MAX_MAJOR_SLACK);
 
@@ -182,8 +187,7 @@ const majorSlack = (): number => Math.min(Math.max(major.excess, 1), MAX_MAJOR_S
 export function endPass(): void {
   // In scopes nothing else asks, and what the program dropped when it built its model would stay.
   if (graph === 'none' && readTokens().bytes > afterMajor.bytes + leastGrowth()) {
-    major.run(collector().full);
-    measureAll();
+    runMajor();
   }
   graph = graph === 'saving' ? 'ended' : 'none';
 }
@@ -259,8 +263,7 @@ function relieve(): void {
   if (saved > 0) graph = 'saving';
   if (begins) waits = 0;
   if (saved > savedLimit + SAVED_BYTES * (majorSlack() - 1)) {
-    major.run(collect.full);
-    measureAll();
+    runMajor();
   } else if (
     countSinceMinor < minorCount * 0.9 &&
     (begins ? bytes - atBegin < MINOR_BYTES * minor.slack : isHarmless(bytes + saved))
@@ -268,7 +271,7 @@ function relieve(): void {
     minorBytes = Math.max(bytesSinceMinor, 0) + minorLimit();
     return;
   } else if (collect.young === null) relieveFully(collect);
-  else relieveYoung(collect, collect.young, begins);
+  else relieveYoung(collect.young, begins);
   watchTurns();
   most.add(survivors.bytes + survivors.saved);
   bytesSinceMinor = 0;
@@ -280,7 +283,7 @@ function relieve(): void {
 const isHarmless = (total: number): boolean =>
   bytesSinceMinor < minorLimit() * 0.9 || total < most.value * (1 + SPARE_SHARE);
 
-function relieveYoung({ full }: Collector, young: () => void, begins: boolean): void {
+function relieveYoung(young: () => void, begins: boolean): void {
   // Collections by count are worth their time, because the garbage is still in the cache.
   // Collections by bytes keep to their share.
   if (countSinceMinor < minorCount) minor.run(young);
@@ -291,8 +294,7 @@ function relieveYoung({ full }: Collector, young: () => void, begins: boolean): 
   if (hasGrown(survivors) && !(isInStep && ++waits <= MOST_WAITS)) {
     const { bytes } = survivors;
     const carried = Math.max(atBegin - afterMajor.bytes, 0);
-    major.run(full);
-    measureAll();
+    runMajor();
     // The last step had it from its beginning, so recent collections have left it.
     most.subtract(Math.min(carried, bytes - survivors.bytes));
   } else if (begins) atBegin = survivors.bytes;

@@ -146,9 +146,8 @@ export class Recomputation {
       return { t };
     };
     const again = (): unknown => enableGrad(() => plan.run(args));
-    let values: readonly (Tensor | null)[];
     try {
-      values = inOwnMemory(() => {
+      inOwnMemory(() => {
         try {
           autograd.savedTensorsHooks(collect, ({ t }) => t, again);
         } catch (error) {
@@ -160,7 +159,7 @@ export class Recomputation {
       for (const t of found) t?.release();
     }
     for (const t of ours) t.dispose();
-    this.put(values);
+    this.put(found);
     if (count < saved.length || (isComplete && count > saved.length))
       throw this.differs(saved.length, count);
     if (plan.checks) this.check();
