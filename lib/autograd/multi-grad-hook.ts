@@ -1,4 +1,6 @@
 /** `registerMultiGradHook`: a hook that waits for the gradients of several tensors. */
+import { CompileError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { checkFunction, checkOneOf } from '../core/options.js';
 import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -46,6 +48,9 @@ export const registerMultiGradHook = defineFunction(
     const nodes = new Set(
       tensors.map((t, i) => requiredEdge(t, 'registerMultiGradHook', `tensors[${i}]`).node),
     );
+    const { capture } = layers.backend;
+    if (capture !== null && madeHookOf(fn)?.opaque !== undefined)
+      if (capture.registersOpaque(tensors, fn, mode)) return { remove: cannotRemove };
     const observer = described(mode === 'all' ? afterAll([...nodes], fn) : atFirst(fn), fn, mode);
     const handles = [...nodes].map((node) => node.addObserver(observer));
     return {
@@ -55,6 +60,13 @@ export const registerMultiGradHook = defineFunction(
     };
   },
 );
+
+function cannotRemove(): never {
+  throw new CompileError(
+    'remove: the hook was registered while compile captured a function, and every run registers ' +
+      'it anew. Remove it inside the function, or register it outside.',
+  );
+}
 
 /** An observer that runs a described hook does what that does. */
 function described(observer: NodeObserver, fn: () => void, mode: string): NodeObserver {

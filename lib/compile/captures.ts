@@ -12,7 +12,7 @@ import type { CompiledGraph } from './backends.js';
 import { runGraph, runUncompiled } from './capture/boundaries.js';
 import { type AnyFunction, type Capture, capture } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
-import { prepare } from './capture/prepare.js';
+import { UnpreparedError, whenPrepared } from './capture/prepare.js';
 import { cancelled, isAsynchronous, suspendedError, suspends } from './capture/refusals.js';
 import {
   type CaptureRecord,
@@ -206,9 +206,7 @@ export class Captures {
   ): Entry | null {
     const rank = currentRuntime();
     const dynamic = this.dynamicGraphs(rank);
-    prepare(args);
-    const collector = this.collector(args);
-    const captured = this.capture(args, collector);
+    const { collector, captured } = whenPrepared(args, () => this.capture(args));
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
     const sample =
       captured instanceof CompileError
@@ -304,16 +302,21 @@ export class Captures {
   }
 
   /** A capture, or the reason why the function runs uncompiled. */
-  private capture(args: readonly unknown[], collector: GuardCollector): Capture | CompileError {
+  private capture(args: readonly unknown[]): {
+    collector: GuardCollector;
+    captured: Capture | CompileError;
+  } {
     const { fullgraph, signal } = this.settings;
+    const collector = this.collector(args);
     try {
       if (suspends(this.fn)) throw suspendedError(nameOf(this.fn));
-      return capture(this.fn, args, collector, signal);
+      return { collector, captured: capture(this.fn, args, collector, signal) };
     } catch (error) {
       collector.restore();
+      if (error instanceof UnpreparedError) throw error;
       if (fullgraph || !(error instanceof CompileError) || signal?.aborted)
         throw freedTensor(error, nameOf(this.fn), args, () => freedInCapture(error, collector));
-      return error;
+      return { collector, captured: error };
     }
   }
 

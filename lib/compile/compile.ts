@@ -41,6 +41,8 @@ export interface DisableOptions {
   recursive?: boolean;
   /** What `compiler.explain` and the error say of a call, as `a counter was read`. */
   reason?: string;
+  /** Whether `fn` is excluded, asked at each call. By default it always is. */
+  when?: () => boolean;
 }
 
 /**
@@ -54,17 +56,25 @@ export function disable<A extends readonly unknown[], R>(
   options: DisableOptions = {},
 ): (...args: A) => R {
   checkFunction('disable', 'fn', fn);
-  const { recursive = true, reason } = optionsOf('disable', options, 'recursive reason');
+  const {
+    recursive = true,
+    reason,
+    when = always,
+  } = optionsOf('disable', options, 'recursive reason when');
+  checkFunction('disable', 'when', when);
   if (reason !== undefined && typeof reason !== 'string')
     throw unexpected('disable', 'reason', 'a string', reason);
   const why = reason ?? `the disabled function ${fn.name || '(anonymous)'} was called`;
   const excluded = (...args: A): R => {
+    if (!when()) return fn(...args);
     refuse(why);
     return immediately(() => (recursive ? withoutCompiled(() => fn(...args)) : fn(...args)));
   };
-  addDisabled(excluded);
+  addDisabled(excluded, when);
   return excluded;
 }
+
+const always = (): boolean => true;
 
 /** A module: callable, with a `forward`. The compiled module shares all other properties. */
 export type CompilableModule = ((...args: never[]) => unknown) & { readonly forward: unknown };

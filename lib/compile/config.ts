@@ -1,5 +1,5 @@
 /** `compiler.config`: settings of all compiled functions. */
-import { checkNumber, LONGEST_TIMEOUT_MS } from '../core/options.js';
+import { checkFlag, checkNumber, LONGEST_TIMEOUT_MS } from '../core/options.js';
 
 /** Settings of all compiled functions. @see PyTorch `torch._dynamo.config` */
 export interface CompileConfig {
@@ -15,14 +15,20 @@ export interface CompileConfig {
    * their group count.
    */
   compileTimeoutMs: number;
+  /**
+   * Whether the hooks of modules that `fullyShard` shards keep out of graphs: they run at every
+   * call, and graphs end at each such module. False by default: graphs gather, free and reduce.
+   */
+  skipFsdpHooks: boolean;
 }
 
 let recompileLimit = 8;
 let compileTimeoutMs = 30 * 60_000;
+let skipFsdpHooks = false;
 
 /**
  * Settings of all compiled functions. @throws ArgumentError for a limit that is not an integer
- * above 0, and for a timeout out of range
+ * above 0, a timeout out of range and a flag that is not a boolean
  */
 export const config: CompileConfig = Object.seal({
   get recompileLimit(): number {
@@ -38,5 +44,12 @@ export const config: CompileConfig = Object.seal({
   set compileTimeoutMs(value: number) {
     checkNumber('compiler.config', 'compileTimeoutMs', value, { from: 0, to: LONGEST_TIMEOUT_MS });
     compileTimeoutMs = value;
+  },
+  get skipFsdpHooks(): boolean {
+    return skipFsdpHooks;
+  },
+  set skipFsdpHooks(value: boolean) {
+    checkFlag('compiler.config', 'skipFsdpHooks', value);
+    skipFsdpHooks = value;
   },
 });

@@ -5,11 +5,12 @@
 import { isCompiling } from './capture/capture.js';
 import type { ModuleLike } from './guards/object-walk.js';
 
-const functions = new WeakSet<object>();
+/** The functions, and whether each is excluded now. */
+const functions = new WeakMap<object, () => boolean>();
 
-/** Remembers a function that keeps out of graphs. */
-export function addDisabled(fn: object): void {
-  functions.add(fn);
+/** Remembers a function that keeps out of graphs while `isNow` is true. */
+export function addDisabled(fn: object, isNow: () => boolean): void {
+  functions.set(fn, isNow);
 }
 
 /** Whether a hook around the `forward` of a module keeps out of graphs. */
@@ -21,7 +22,7 @@ type Hooks = ReadonlyMap<number, unknown>;
 
 function hasDisabled(hooks: Hooks): boolean {
   if (hooks.size === 0) return false;
-  for (const hook of hooks.values()) if (functions.has(hook as object)) return true;
+  for (const hook of hooks.values()) if (functions.get(hook as object)?.()) return true;
   return false;
 }
 

@@ -87,6 +87,8 @@ export interface CaptureHooks {
    * Throws.
    */
   unsupported(what: string): never;
+  /** Called for what is made once. Throws: the capture begins anew when `prepare` has run. */
+  beginsAnewAfter(prepare: () => void): never;
   /** Called before a backward pass. Throws unless the capture runs it as part of the graph. */
   startsBackward(name: string): void;
   /**
@@ -116,6 +118,11 @@ export interface CaptureHooks {
    * frees. Each run of the graph calls it.
    */
   callsOpaque(hook: () => void, memory: readonly Tensor[]): void;
+  /**
+   * Called before such a hook is registered on several tensors. Whether the capture registers it at
+   * every run; else the caller does so now.
+   */
+  registersOpaque(tensors: readonly Tensor[], hook: () => void, mode: 'any' | 'all'): boolean;
   /** Called to run a full backward hook of a module. */
   runsModuleHook<R>(module: object, run: () => R): R;
   /** Called before code that is not an op uses the memory of a tensor. */

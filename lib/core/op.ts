@@ -164,6 +164,11 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
   readonly keepsNoGrads: boolean;
   /** What decides the ops of the gradient beside operands and parameters; null for nothing. */
   readonly gradientState: ((params: P) => unknown) | null;
+  /**
+   * Whether backward of a graph runs the call again, instead of keeping its results. Null if a
+   * partition decides.
+   */
+  readonly runsAgain: ((params: P) => boolean) | null;
   /** The policy of mixed precision for the operands; null if it does not convert them. */
   readonly autocast: AutocastPolicy | null;
   /**
@@ -261,6 +266,7 @@ export interface OpDefinition<
   differentiable?: readonly number[];
   keepsNoGrads?: boolean;
   gradientState?: (params: ParamsOf<S>) => unknown;
+  runsAgain?: (params: ParamsOf<S>) => boolean;
   calledBy?: string;
   publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
   autocast?: AutocastPolicy;
@@ -320,6 +326,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     publicCall: definition.publicCall ?? null,
     keepsNoGrads: definition.keepsNoGrads ?? false,
     gradientState: definition.gradientState ?? null,
+    runsAgain: definition.runsAgain ?? null,
     autocast: definition.autocast ?? null,
     widens: definition.widens ?? false,
     writesLow: definition.writesLow ?? false,

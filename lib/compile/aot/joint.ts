@@ -242,7 +242,7 @@ class JointTracer {
   /** Effects that set versions, and hooks that change what they will, are repeated as they are. */
   private versionChanges(before: ReadonlyMap<Tensor, number>): VersionChanges[] {
     const { nodes } = this.recorder.graph;
-    const sets = /^((set|keep|restore)Version|callHook)$/;
+    const sets = /^((set|keep|restore)Version|callOpaque)$/;
     if (nodes.some(({ effect }) => effect !== null && sets.test(effect))) return [];
     if (!nodes.some(({ into, op }) => into !== null || (op !== null && op.mutates !== null)))
       return [];

@@ -11,8 +11,9 @@ import { refuseOpaque } from './generators.js';
 import { madeMemory, recordGrad, takesOver } from './grads.js';
 import { recordHook } from './hooks.js';
 import { runModuleHook } from './module-hooks.js';
-import { recordOpaqueHook } from './opaque-hooks.js';
+import { recordOpaqueHook, recordOpaqueRegistration } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
+import { UnpreparedError } from './prepare.js';
 import type { Recorder } from './recorder.js';
 import { INSTEAD_OF_VALUES, readReason } from './refusals.js';
 import { recordAgain, recordRegion } from './regions.js';
@@ -82,6 +83,9 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     keepsSaved: recorder.level === 'lowered',
     isWholeStep: recorder.isWholeStep,
     unsupported: (what) => recorder.unsupported(what),
+    beginsAnewAfter: (prepare) => {
+      throw (recorder.broken ??= new UnpreparedError(prepare));
+    },
     startsBackward: (name) => {
       if (!recorder.isWholeStep) recorder.unsupported(`${name}() was called`);
     },
@@ -91,6 +95,8 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     drawsAgain: (run) => recordAgain(recorder, run),
     registersHook: (place, hook) => recordHook(recorder, place, hook),
     callsOpaque: (hook, memory) => recordOpaqueHook(recorder, hook, memory),
+    registersOpaque: (tensors, hook, mode) =>
+      recordOpaqueRegistration(recorder, tensors, hook, mode),
     runsModuleHook: (module, run) => runModuleHook(recorder, module, run),
     usesMemory: (t) => void recorder.valueOf(t),
     setsRequiresGrad: (t, value) => recordRequiresGrad(recorder, t, value),

@@ -58,6 +58,7 @@ export function recordHook(
   // A hook on a leaf stays there, and runs in other backward passes, too.
   if (
     recorder.level !== 'front' &&
+    place.kind !== 'observer' &&
     (place.kind === 'accumulated' || place.node instanceof AccumulateGrad)
   )
     recorder.unsupported('a hook was registered on a leaf');

@@ -7,6 +7,7 @@ import { type Backend, swapBackend } from '../../core/backend.js';
 import { runDeferred } from '../../core/deferred.js';
 import type { Layer } from '../../core/dispatch.js';
 import { layers } from '../../core/hooks.js';
+import type { AnyOp } from '../../core/op.js';
 import { runFake } from '../../eager/fake-backend.js';
 import { recordedEffects, recordedState, recordedValues } from './effects.js';
 import type { Recorder } from './recorder.js';
@@ -81,7 +82,8 @@ type Tensors = ReturnType<Layer>;
 
 function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
   const run: Layer = (op, inputs, params, into) => {
-    if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
+    const parts = partsOf(op);
+    if (parts !== null) return parts(inputs, params);
     const operands = inputs.map((t) => recorder.valueOf(t));
     if (into !== null) recorder.valueOf(into);
     const outputs = runFake(op, inputs, params, into);
@@ -90,6 +92,13 @@ function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
   };
   const recorded = recordedBackend(recorder, run, () => false);
   return installed(recorder, () => swapBackend(recorded), swapBackend, fn);
+}
+
+/** What an op without a kernel is made of below autograd; null for an op that is a node itself. */
+function partsOf({ compute, decompose, traits }: AnyOp): AnyOp['compute'] {
+  if (compute === null) return null;
+  if (traits.includes('placement')) return compute;
+  return decompose && ((inputs, params) => [...decompose(inputs, params)]);
 }
 
 /** Runs shape rules. Changes of placement run themselves, so that local shards get their sizes. */

@@ -5,16 +5,35 @@
 import type { Tensor } from '../../core/tensor.js';
 import type { Recorder } from './recorder.js';
 
-/** Records the call of a hook, in place of which the capture has memory for these tensors. */
+/**
+ * Records the call of a hook, in place of which the capture has memory for these tensors. A
+ * captured pass has the number of the hook; other graphs registered it themselves, and call it.
+ */
 export function recordOpaqueHook(
   recorder: Recorder,
   hook: () => void,
   memory: readonly Tensor[],
 ): void {
   const at = recorder.calls.indexOf(hook);
-  if (at < 0) recorder.unsupported('a hook ran that manages memory');
-  recorder.effect('callHook', memory, { hook: at });
+  if (at < 0 && recorder.level === 'backward')
+    recorder.unsupported('a hook ran that manages memory');
+  recorder.effect('callOpaque', memory, { fn: at < 0 ? hook : at });
   fill(memory);
+}
+
+/**
+ * Records that a hook is registered on tensors, which each run repeats on its own. False below
+ * autograd, where the tape of the capture gets it.
+ */
+export function recordOpaqueRegistration(
+  recorder: Recorder,
+  tensors: readonly Tensor[],
+  hook: () => void,
+  mode: 'any' | 'all',
+): boolean {
+  if (!recorder.repeatsCalls) return false;
+  recorder.effect('registerOpaque', tensors, { hook, mode });
+  return true;
 }
 
 /** Gives tensors memory in the capture. */

@@ -1,12 +1,64 @@
-/** Makes what arguments would else make at their first use, because their guards compare it. */
+/** What is made before a capture, because its guards compare it and every run goes on with it. */
+import { CompileError } from '../../core/errors.js';
+import { layers } from '../../core/hooks.js';
+import { checkFunction } from '../../core/options.js';
 import { PREPARE_CAPTURE, type PreparesCapture } from '../../core/prepare-capture.js';
 import { Walk } from '../guards/object-walk.js';
 
-/** Prepares all arguments, such as the states of optimizers, for a capture. */
-export function prepare(args: readonly unknown[]): void {
+/** Ends a capture, which begins anew when `prepare` has run. */
+export class UnpreparedError extends CompileError {
+  readonly prepare: () => void;
+
+  constructor(prepare: () => void) {
+    super('compile: something was made for the first time while a function was captured.');
+    this.prepare = prepare;
+  }
+}
+
+/** Functions that may end one capture after the other. */
+const MAX_PREPARATIONS = 1000;
+
+/**
+ * Captures by `attempt`, after the arguments have made what they else make at their first use, such
+ * as the states of optimizers. Begins anew where the program asks for it.
+ */
+export function whenPrepared<T>(args: readonly unknown[], attempt: () => T): T {
+  prepare(args);
+  for (let count = 1; ; count++) {
+    try {
+      return attempt();
+    } catch (error) {
+      if (!(error instanceof UnpreparedError) || count === MAX_PREPARATIONS) throw error;
+      error.prepare();
+    }
+  }
+}
+
+function prepare(args: readonly unknown[]): void {
   new Walk((item) => {
     if (typeof item === 'object' && item !== null && PREPARE_CAPTURE in item)
       (item as PreparesCapture)[PREPARE_CAPTURE]();
     return true;
   }).value([...args]);
+}
+
+/**
+ * Runs `fn`, which makes what a module makes once, at its first call: memory, groups of ranks. No
+ * graph can contain that. In a capture it runs outside of it, on tensors with their values, and the
+ * capture begins anew. So call it only until it has run.
+ *
+ * @throws CompileError if a capture began anew 1000 times
+ * @example
+ * let table: Tensor | null = null;
+ * const lookUp = compile((x: Tensor) => {
+ *   if (table === null) compiler.beforeCapture(() => { table = ones([4]); });
+ *   return x.mul(table as unknown as Tensor);
+ * });
+ * lookUp(ones([4])).sum(); // 4
+ */
+export function beforeCapture(fn: () => void): void {
+  checkFunction('beforeCapture', 'fn', fn);
+  const { capture } = layers.backend;
+  if (capture === null) fn();
+  else capture.beginsAnewAfter(fn);
 }

@@ -20,6 +20,7 @@ import { replayed } from '../graph/graph-module.js';
 import { metaOf, type Node, type NodeFields, type NodeOrigin, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { BACKWARD } from '../partition/joint-graph.js';
+import { RESHARD } from '../partition/tags.js';
 import { AttributeWrites } from './attributes.js';
 import { Borrowed } from './borrowed.js';
 import { define as distribute, WholeInputs } from './distributed.js';
@@ -146,6 +147,8 @@ export class Recorder {
       draw: this.draws.nodeOf(this, params, this.tagsNow()),
       ...this.context(),
     });
+    if (op.runsAgain?.(params)) node.tags = new Set([...node.tags, RESHARD]);
+    if (this.level === 'front') this.guards.addState(op, params);
     for (let i = 0; i < outputs.length; i++)
       if (outputs[i] !== into) this.define(outputs[i] as Tensor, { node, output: i });
     if (this.level === 'lowered' && op.traits.includes('collective')) this.waits.add(outputs);
@@ -266,10 +269,8 @@ export class Recorder {
 
   /** A tensor on the storage, through which an effect on the storage is repeated. */
   tensorOn(storage: Storage): Tensor {
-    return (
-      this.known.tensorOn(storage) ??
-      this.unsupported('a storage was resized that the function did not use before')
-    );
+    const what = 'a storage was resized that the function did not use before';
+    return this.known.tensorOn(storage) ?? this.unsupported(what);
   }
 
   /** The value of a tensor. One from outside is borrowed and becomes a constant. */
@@ -316,9 +317,7 @@ export class Recorder {
   }
 
   /** Whether the tensor is of the program, and not made by the capture. */
-  isBorrowed(t: Tensor): boolean {
-    return this.borrowed.has(t);
-  }
+  readonly isBorrowed = (t: Tensor): boolean => this.borrowed.has(t);
 
   /** Whether the tensor is a constant of the graph. */
   isConstant(t: Tensor): boolean {

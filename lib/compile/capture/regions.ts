@@ -34,6 +34,7 @@ const REPEATABLE: ReadonlySet<EffectName | null> = new Set<EffectName>([
   'applyFunction',
   'setAsynchronous',
   'registerHook',
+  'registerOpaque',
 ]);
 
 const NONE: ReadonlySet<string> = new Set();

@@ -33,7 +33,7 @@ export function recordStateEffect(
     params,
   });
   switch (name) {
-    case 'callHook':
+    case 'callOpaque':
       fill(operands as readonly Tensor[]);
       return null;
     case 'readVersion':

@@ -3,6 +3,7 @@
  * of kind `effect` names one of them, so that passes, printing and copies see what it does.
  */
 
+import { registerMultiGradHook } from '../../autograd/multi-grad-hook.js';
 import { asynchronous, waited } from '../../core/asynchronous.js';
 import type { Applicable } from '../../core/backend.js';
 import { CompileError } from '../../core/errors.js';
@@ -13,7 +14,7 @@ import type { Sharding } from '../../core/sharding.js';
 import type { Tensor } from '../../core/tensor.js';
 import { map as mapTensors } from '../../core/tree.js';
 import { type BoundHook, type HookParams, registerHook } from './hook-effects.js';
-import { callHook } from './opaque-hooks.js';
+import { callOpaque, type OpaqueCall } from './opaque-hooks.js';
 import type { RegionParams } from './regions.js';
 import type { StateValue } from './state-value.js';
 
@@ -194,10 +195,15 @@ export const effects = {
     },
   }),
   /**
-   * Calls a hook of the library, which is no part of the graph, by its number among those of the
-   * pass. It fills and frees the memory of the operands.
+   * Calls a function that is no part of the graph, which fills and frees the memory of the
+   * operands: a hook by its number among those of the pass, or a function itself.
    */
-  callHook: define<{ hook: number }>({ isState: true, run: (_, { hook }) => callHook(hook) }),
+  callOpaque: define<{ fn: OpaqueCall }>({ isState: true, run: (_, { fn }) => callOpaque(fn) }),
+  /** Registers a hook on the tensors that graphs call and do not contain. */
+  registerOpaque: define<{ hook: () => void; mode: 'any' | 'all' }>({
+    run: (tensors, { hook, mode }) =>
+      void registerMultiGradHook(tensors as readonly Tensor[], hook, { mode }),
+  }),
   /** Applies an `autograd.Function`, or another function that records nodes of the tape. */
   applyFunction: define<FunctionParams>({ outputs: 'many', run: applyFunction }),
   /** The `.grad` of a tensor, which is not null: guards compare that. */

@@ -19,12 +19,15 @@ export function callingHooks<T>(those: readonly (() => void)[], fn: () => T): T 
   }
 }
 
-/** Calls a function of the running pass. @throws CompileError outside of one */
-export function callHook(index: number): void {
-  const hook = hooks[index];
+/** A function, or the number of one of the running pass. */
+export type OpaqueCall = number | (() => void);
+
+/** Calls a function. @throws CompileError for a number outside of a backward pass */
+export function callOpaque(fn: OpaqueCall): void {
+  const hook = typeof fn === 'number' ? hooks[fn] : fn;
   if (hook === undefined)
     throw new CompileError(
-      'callHook: expected a backward pass, whose hooks its graph calls, got a run of the graph ' +
+      'callOpaque: expected a backward pass, whose hooks its graph calls, got a run of the graph ' +
         'by itself. Return what the compiler makes of the graph to compiledAutograd.enable.',
     );
   outsideScopes(hook);

@@ -1,4 +1,6 @@
 /** Properties of nodes that passes select by, instead of by the names of ops. */
+
+import type { Trait } from '../../core/op.js';
 import { effectOf } from './effects.js';
 import type { Node } from './node.js';
 
@@ -9,10 +11,10 @@ export function writes(node: Node): boolean {
 }
 
 /** Whether other ranks take part in the call. */
-export function communicates(node: Node): boolean {
-  return (
-    node.op !== null &&
-    (node.op.traits.includes('collective') || node.op.traits.includes('placement'))
+export function communicates({ op }: Node): boolean {
+  if (op === null || op.traits.includes('wait')) return false;
+  return ['collective', 'placement', 'communicates'].some((trait) =>
+    op.traits.includes(trait as Trait),
   );
 }
 

@@ -4,6 +4,7 @@
  * guards made from them allow the graph only while all are unchanged.
  */
 import type { MemoryFact } from '../../core/backend.js';
+import type { AnyOp } from '../../core/op.js';
 import type { Tensor } from '../../core/tensor.js';
 import { tensors as tensorsIn } from '../../core/tree.js';
 import type { ReboundPlace } from '../rebound.js';
@@ -14,6 +15,7 @@ import { MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
 import { hasOwnProperties, isModule, isOpaqueIterator } from './object-walk.js';
+import { OpState } from './op-state.js';
 import { OptimizerFacts } from './optimizer-facts.js';
 import { ReboundFacts } from './rebound-facts.js';
 import { StateBefore } from './state-before.js';
@@ -48,6 +50,7 @@ export class GuardCollector {
   private readonly before = new Map<object, ReadonlyMap<string, unknown>>();
   private readonly overwritten: (readonly [module: object, name: string])[] = [];
   private readonly optimizers = new Set<object>();
+  private readonly states: OpState[] = [];
   /** Leaves whose hooks count. */
   private readonly leaves = new Set<number | Tensor>();
   private readonly constants = new Set<Tensor>();
@@ -101,6 +104,13 @@ export class GuardCollector {
   /** The inputs of the graph: the tensors of the arguments, then those of marked attributes. */
   inputs(): Tensor[] {
     return [...tensorsIn(this.given), ...(this.rebound?.tensors ?? [])];
+  }
+
+  /** Adds a call whose gradient depends on more than its operands. */
+  addState(op: AnyOp, params: object): void {
+    if (op.gradientState === null) return;
+    const state = new OpState(op, params);
+    if (!state.isEmpty) this.states.push(state);
   }
 
   /** Adds an optimizer whose step the function takes. */
@@ -196,6 +206,7 @@ export class GuardCollector {
       rebound: this.rebound,
       receiver: this.ofReceiver && { value: this.receiver, matcher: this.ofReceiver },
       modules: [...this.modules.values()].filter((facts) => facts !== null),
+      states: this.states,
       optimizers: [...this.optimizers].map((optimizer) => new OptimizerFacts(optimizer)),
       tensors: [...this.tensors].map(([t, path]) => new OuterTensor(t, path)),
       grads: [...this.grads].map(([owner, grad]) => [owner, grad, pathOf(owner)] as const),

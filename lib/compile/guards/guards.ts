@@ -10,6 +10,7 @@ import { firstOf, type Matcher, type Slot } from './matcher.js';
 import { areDistinct, forget } from './matcher-factory.js';
 import type { ModeFacts } from './modes.js';
 import type { ModuleFacts } from './module-facts.js';
+import type { OpState } from './op-state.js';
 import type { OptimizerFacts } from './optimizer-facts.js';
 import type { ReboundFacts } from './rebound-facts.js';
 import { type OuterTensor, TensorFacts } from './tensor-facts.js';
@@ -35,6 +36,8 @@ export interface GuardParts {
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: { readonly value: unknown; readonly matcher: Matcher } | null;
   readonly modules: readonly ModuleFacts[];
+  /** The states of calls whose gradients depend on more than their operands. */
+  readonly states: readonly OpState[];
   /** Optimizers whose steps are part of the graph. */
   readonly optimizers: readonly OptimizerFacts[];
   /** Tensors from outside; their identity is compared where they are found. */
@@ -75,7 +78,7 @@ export class Guards {
   }
 
   private matchCall(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
-    const { rebound, receiver, modules, optimizers, tensors, constants } = this.parts;
+    const { rebound, receiver, modules, states, optimizers, tensors, constants } = this.parts;
     if (!this.matchGiven(args)) return false;
     if (rebound !== null && !rebound.matches(inputs)) return false;
     if (receiver !== null && !receiver.matcher.matches(receiver.value)) return false;
@@ -84,6 +87,7 @@ export class Guards {
     for (let i = 0; i < modules.length; i++)
       if (!(modules[i] as ModuleFacts).matches(isCounted, inputs)) return false;
     this.counted = count;
+    for (let i = 0; i < states.length; i++) if (!(states[i] as OpState).matches()) return false;
     for (let i = 0; i < optimizers.length; i++)
       if (!(optimizers[i] as OptimizerFacts).matches()) return false;
     for (let i = 0; i < tensors.length; i++)
@@ -113,13 +117,14 @@ export class Guards {
 
   private differenceOfCall(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
     const { modes, args: given, receiver, modules, optimizers, tensors } = this.parts;
-    const { facts, grads, constants, slots, rebound } = this.parts;
+    const { facts, grads, constants, slots, rebound, states } = this.parts;
     const first =
       modes.difference() ??
       given.difference('arguments', args) ??
       rebound?.difference(inputs) ??
       receiver?.matcher.difference('this', receiver.value) ??
       firstOf(modules, (module) => module.difference()) ??
+      firstOf(states, (state) => state.difference()) ??
       firstOf(optimizers, (optimizer) => optimizer.difference()) ??
       firstOf(tensors, (each) =>
         each.matches() ? null : each.facts.difference(each.path, each.tensor),
@@ -154,7 +159,7 @@ export class Guards {
 
   /** Everything that is compared, as sentences. */
   sentences(): string[] {
-    const { modes, args, rebound, receiver, modules, optimizers, tensors, grads, facts } =
+    const { modes, args, rebound, receiver, modules, states, optimizers, tensors, grads, facts } =
       this.parts;
     return [
       ...modes.sentences(),
@@ -162,6 +167,7 @@ export class Guards {
       ...(rebound?.sentences() ?? []),
       ...(receiver?.matcher.sentences('this') ?? []),
       ...modules.flatMap((module) => module.sentences()),
+      ...states.flatMap((state) => state.sentences()),
       ...optimizers.flatMap((optimizer) => optimizer.sentences()),
       ...tensors.map(({ path, facts }) => `${path} is the same tensor: ${facts}`),
       ...grads.map(([, expected, path]) => `${path}.grad is ${expected}`),

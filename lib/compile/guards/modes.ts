@@ -4,6 +4,7 @@ import { type Device, getDefaultDevice } from '../../core/device.js';
 import { type DType, getDefaultDtype } from '../../core/dtype.js';
 import { hooks } from '../../core/hooks.js';
 import { lossMode } from '../../core/modes.js';
+import { config } from '../config.js';
 import type { Difference } from './facts.js';
 
 /** The modes that were on when it was made. */
@@ -13,6 +14,7 @@ export class ModeFacts {
   private readonly device: Device = getDefaultDevice();
   private readonly autocast: string = hooks.autocastState();
   private readonly isLossParallel: boolean = lossMode.parallel;
+  private readonly skipFsdpHooks: boolean = config.skipFsdpHooks;
 
   /** Whether the same modes are on now. */
   matches(): boolean {
@@ -20,6 +22,7 @@ export class ModeFacts {
       gradMode() === this.grad &&
       getDefaultDtype() === this.dtype &&
       lossMode.parallel === this.isLossParallel &&
+      config.skipFsdpHooks === this.skipFsdpHooks &&
       hooks.autocastState() === this.autocast &&
       getDefaultDevice() === this.device
     );
@@ -27,13 +30,14 @@ export class ModeFacts {
 
   /** The modes by name, in words. */
   private get words(): Readonly<Record<string, string>> {
-    const { grad, dtype, device, autocast, isLossParallel } = this;
+    const { grad, dtype, device, autocast, isLossParallel, skipFsdpHooks } = this;
     return {
       'the grad mode': grad.inference ? 'inference' : grad.enabled ? 'on' : 'off',
       'the default dtype': dtype.name,
       'the default device': String(device),
       'mixed precision': /\w/.test(autocast) ? autocast : 'off',
       lossParallel: isLossParallel ? 'on' : 'off',
+      'compiler.config.skipFsdpHooks': skipFsdpHooks ? 'on' : 'off',
     };
   }
 

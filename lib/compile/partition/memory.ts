@@ -179,7 +179,7 @@ export function writtenValues(node: Node): NodeValue[] {
   const computed = (values: readonly (Value | undefined)[]): NodeValue[] =>
     values.filter((v): v is NodeValue => v !== undefined && !('number' in v));
   if (node.into !== null) return computed([node.into]);
-  if (node.effect === 'applyFunction' || node.effect === 'callHook') return computed(node.inputs);
+  if (node.effect === 'applyFunction' || node.effect === 'callOpaque') return computed(node.inputs);
   if (node.effect === 'set_') return computed(node.inputs.slice(0, 2));
   if (node.effect === 'resize_') return computed(node.inputs.slice(0, 1));
   const changed = node.op?.mutates?.(standIns(node), node.params) ?? [];

@@ -3,7 +3,8 @@ import type { Node } from '../graph/node.js';
 
 /** The tag of a node that backward computes again; a name of its region may follow, `:a`. */
 const RECOMPUTE = 'mustRecompute';
-const RESHARD = 'reshardAfterForward';
+/** The tag of a collective that backward runs again: its results are freed after forward. */
+export const RESHARD = 'reshardAfterForward';
 /** The tags of single nodes of a region. Only the last two leave a choice to a partition. */
 export const SAVE = 'mustSave';
 export const PREFER_SAVE = 'preferSave';

@@ -16,7 +16,7 @@ import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
 import { capturing, checkResult } from '../capture/capture.js';
 import { PLACE } from '../capture/functions.js';
 import { recording } from '../capture/levels.js';
-import { prepare } from '../capture/prepare.js';
+import { whenPrepared } from '../capture/prepare.js';
 import { Recorder } from '../capture/recorder.js';
 import { suspends } from '../capture/refusals.js';
 import { whileCompiling } from '../compiling.js';
@@ -225,7 +225,15 @@ export function captureStepOf<A extends readonly unknown[], R>(
       `${caller}: expected a synchronous step, got an asynchronous function or a generator, ` +
         'which returns before it has taken the step. Read values and wait outside of the step.',
     );
-  prepare(args);
+  return whenPrepared(args, () => capturedStep(caller, fn, args, distribute));
+}
+
+function capturedStep<A extends readonly unknown[], R>(
+  caller: string,
+  fn: (...args: A) => R,
+  args: A,
+  distribute: ReadonlyMap<Tensor, Distribute>,
+): CapturedStep<A, R> {
   const collector = new GuardCollector(args);
   const recorder = new Recorder(collector, 'lowered');
   recorder.stepCaller = caller;

@@ -96,7 +96,7 @@ export class FlatUnit {
     );
     // The root keeps whole parameters for backward, which begins with it.
     const reshards = reshardsAfterForward(strategy) ? null : false;
-    this.state = new FSDPState(wrapper, paramGroup, precision, reshards);
+    this.state = new FSDPState(wrapper, paramGroup, precision, reshards, false);
     this.handle?.tensors.useShard();
     if (settings.useOrigParams && shards.ranks > 1) this.handle?.tensors.refuseParts();
   }

@@ -4,7 +4,8 @@
  */
 import { autograd, compiler, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
 import { CommContext } from './comm-context.js';
-import type { FSDPParamGroup } from './param-group.js';
+import { ForwardHooks } from './forward-hooks.js';
+import type { FSDPParamGroup, GroupUser } from './param-group.js';
 import type { MixedPrecisionPolicy } from './policies.js';
 import { TrainingState, type TrainingStateName } from './training-state.js';
 
@@ -22,10 +23,7 @@ interface Root {
   inBackward: boolean;
 }
 
-/** One forward of a frozen group. */
-type Use = object;
-
-export class FSDPState {
+export class FSDPState implements GroupUser {
   trainingState: TrainingStateName = TrainingState.IDLE;
   readonly module: nn.AnyModule;
   readonly group: FSDPParamGroup;
@@ -36,36 +34,48 @@ export class FSDPState {
   prefetchesBefore = true;
   /** Whether the next backward pass is the last one of a step. */
   isLastBackward = true;
+  /** Whether graphs may have the hooks' ops. */
+  private readonly isInGraphs: boolean;
   private readonly precision: MixedPrecisionPolicy;
   /** True: frees whole parameters after forward; null: unless the module is the root. */
   private reshards: boolean | null;
   private root: Root | null = null;
-  /** The forward that is running, if the group is frozen. */
-  private use: Use | null = null;
+  /** The hooks of forwards that graphs repeat, and of those after which gradients free. */
+  private readonly sharedHooks: ForwardHooks;
+  /** Those of the forward that is running. */
+  private hooks: ForwardHooks;
   /** Forwards of a frozen group that backward has begun and not passed. */
-  private readonly usesInBackward = new Set<Use>();
+  private readonly inBackward = new Set<ForwardHooks>();
 
   constructor(
     module: nn.AnyModule,
     group: FSDPParamGroup,
     precision: MixedPrecisionPolicy,
     reshards: boolean | null,
+    isInGraphs = true,
   ) {
+    this.isInGraphs = isInGraphs;
     this.module = module;
     this.group = group;
     this.precision = precision;
     this.reshards = reshards;
+    this.sharedHooks = new ForwardHooks(this);
+    this.hooks = this.sharedHooks;
+    group.user = this;
     states.set(module, this);
     this.registerHooks();
     module.registerStateDictPreHook(() => this.useSharded());
     module.registerLoadStateDictPreHook(() => this.useSharded());
   }
 
-  /** Gathers change this object, which a graph would not repeat: it runs between them. */
+  /** What the hooks do beside ops is done where ops run, so that graphs repeat it. */
   private registerHooks(): void {
     const { module, group } = this;
     const { disable } = compiler;
-    const options = { reason: `a module that ${group.op} shards was called` };
+    const options = {
+      reason: `a module that ${group.op} shards was called`,
+      when: () => !this.isInGraphs || compiler.config.skipFsdpHooks,
+    };
     const before = (_: unknown, args: readonly unknown[]): unknown => this.preForward(args);
     module.registerForwardPreHook(disable(before, options) as never, { prepend: true });
     const after = (_: unknown, __: unknown, result: unknown): unknown => this.postForward(result);
@@ -119,18 +129,24 @@ export class FSDPState {
 
   private preForward(args: readonly unknown[]): readonly unknown[] {
     // Backward runs the forward of an activation checkpoint again: the parameters are whole.
-    if (this.trainingState === TrainingState.PRE_BACKWARD) {
+    if (this.trainingState === TrainingState.PRE_BACKWARD && !compiler.isCompiling()) {
       this.group.useWholeOfForward();
       return args;
     }
+    if (this.root === null) compiler.beforeCapture(() => this.initialize());
+    const given = this.castInputs(args);
+    this.group.preForward();
+    this.watchInputs(given);
+    return given;
+  }
+
+  /** A forward begins. False in backward, which runs it again. @internal */
+  forwardBegins(): boolean {
+    if (this.trainingState === TrainingState.PRE_BACKWARD) return false;
     const root = this.initialize();
     if (root.state === this) this.beginStep(root);
     this.trainingState = TrainingState.FORWARD;
-    const given = this.castInputs(args);
-    this.group.preForward();
-    for (const state of this.forwardPrefetch) state.group.unshard();
-    this.reshardAfter(given);
-    return given;
+    return true;
   }
 
   private beginStep(root: Root): void {
@@ -138,6 +154,18 @@ export class FSDPState {
       root.inBackward || root.all.some((s) => s.trainingState !== TrainingState.IDLE);
     if (isUnfinished) this.recover(root);
     else root.comm.forgetOrder();
+  }
+
+  /** The parameters of a forward are whole: those that the program wants early come next. @internal */
+  forwardGathered(): void {
+    for (const state of this.forwardPrefetch) state.group.unshard();
+  }
+
+  /** A forward has ended. @internal */
+  forwardEnds(): void {
+    const { root } = this;
+    if (root?.state === this) root.comm.freePassed();
+    this.trainingState = TrainingState.IDLE;
   }
 
   private castInputs(args: readonly unknown[]): readonly unknown[] {
@@ -150,35 +178,27 @@ export class FSDPState {
    * Frees frozen parameters when backward has passed the module, and no other forward of it that it
    * has begun. Others are freed with their gradients.
    */
-  private reshardAfter(args: readonly unknown[]): void {
-    if (this.group.isTrainable || !isGradEnabled()) return;
-    const use: Use = {};
-    this.use = use;
-    const inputs = tree.tensors(args).filter((t) => t.requiresGrad);
-    if (inputs.length === 0) return;
-    const passed = (): void => {
-      const uses = this.usesInBackward;
-      if (uses.delete(use) && uses.size === 0) this.group.afterBackward();
-    };
-    const hook = autograd.opaqueHook(passed, ['passed', this]);
-    autograd.registerMultiGradHook(inputs, hook, { mode: 'all' });
+  private watchInputs(args: readonly unknown[]): void {
+    const isCounted = !this.group.isTrainable && isGradEnabled();
+    this.hooks = isCounted && !compiler.isCompiling() ? new ForwardHooks(this) : this.sharedHooks;
+    const inputs = isCounted ? tree.tensors(args).filter((t) => t.requiresGrad) : [];
+    if (inputs.length > 0)
+      autograd.registerMultiGradHook(inputs, this.hooks.passed, { mode: 'all' });
   }
 
   /** `result` is undefined after an error. */
   private postForward(result: unknown): unknown {
-    if (this.trainingState === TrainingState.PRE_BACKWARD) {
+    if (this.trainingState === TrainingState.PRE_BACKWARD && !compiler.isCompiling()) {
       // A checkpoint in a checkpoint runs a part of the module again after this.
       if (this.group.trainingState !== TrainingState.PRE_BACKWARD) this.group.useSharded();
       return undefined;
     }
-    const { root, use } = this;
-    this.use = null;
+    const { root } = this;
     if (root === null) return undefined;
-    if (result === undefined) return this.afterError(root);
-    this.group.postForward(root.comm);
-    if (root.state === this) root.comm.freePassed();
-    this.trainingState = TrainingState.IDLE;
-    this.beforeBackward(result, use);
+    // A capture that fails has run no op.
+    if (result === undefined) return compiler.isCompiling() ? undefined : this.afterError(root);
+    this.group.postForward();
+    this.watchOutputs(result);
     const { outputDtype } = this.precision;
     if (outputDtype === null) return undefined;
     return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(outputDtype) : t), result);
@@ -196,23 +216,21 @@ export class FSDPState {
     root.inBackward = false;
     for (const state of root.all) {
       state.trainingState = TrainingState.IDLE;
-      state.usesInBackward.clear();
+      state.forgetUses();
       state.group.reset();
     }
     root.comm.backwardEnded();
   }
 
-  private beforeBackward(result: unknown, use: Use | null): void {
+  private watchOutputs(result: unknown): void {
     if (!isGradEnabled()) return;
     const outputs = tree.tensors(result).filter((t) => t.requiresGrad);
     if (outputs.length === 0) return;
-    const hook = autograd.opaqueHook(() => this.preBackward(use), ['preBackward', this], {
-      memory: () => this.group.wholeMemory,
-    });
-    autograd.registerMultiGradHook(outputs, hook, { mode: 'any' });
+    autograd.registerMultiGradHook(outputs, this.hooks.before, { mode: 'any' });
   }
 
-  private preBackward(use: Use | null): void {
+  /** Backward has come to the results of a forward. @internal */
+  preBackward(hooks: ForwardHooks): void {
     const root = this.root as Root;
     if (!root.inBackward) {
       root.inBackward = true;
@@ -221,10 +239,26 @@ export class FSDPState {
         () => this.recover(root),
       );
     }
-    if (use !== null) this.usesInBackward.add(use);
+    if (!this.group.isTrainable) {
+      hooks.begun++;
+      this.inBackward.add(hooks);
+    }
     this.trainingState = TrainingState.PRE_BACKWARD;
     this.group.preBackward();
     this.prefetch(root);
+  }
+
+  /** Backward has passed the inputs of a forward of a frozen group. @internal */
+  passed(hooks: ForwardHooks): void {
+    if (hooks.begun === 0) return;
+    hooks.begun--;
+    if (hooks.begun === 0) this.inBackward.delete(hooks);
+    if (this.inBackward.size === 0) this.group.afterBackward();
+  }
+
+  private forgetUses(): void {
+    for (const hooks of this.inBackward) hooks.begun = 0;
+    this.inBackward.clear();
   }
 
   private prefetch({ comm }: Root): void {
@@ -238,7 +272,7 @@ export class FSDPState {
   private afterBackward(root: Root): void {
     for (const state of root.all) {
       state.group.reduceAccumulated();
-      state.usesInBackward.clear();
+      state.forgetUses();
       state.group.endBackward();
       state.trainingState = TrainingState.IDLE;
     }

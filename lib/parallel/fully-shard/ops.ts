@@ -1,14 +1,19 @@
 /**
- * The three ops of a group, which hooks call. They pass the dispatcher as all ops do, with their
- * group as an argument that no layer looks into: a graph carries each call as one node.
+ * The ops of a group, which hooks call. They pass the dispatcher as all ops do, with their group as
+ * an argument that no layer looks into: a graph carries each call as one node. What a group counts
+ * and frees it does where they run, so that graphs repeat it.
  */
 import {
   AutogradError,
   type Device,
   type DType,
+  device,
+  empty,
   library,
   type Shape,
+  ShardingError,
   type Tensor,
+  uint8,
 } from '../../index.js';
 
 /** The metadata of a result, known without computing it. */
@@ -18,14 +23,23 @@ export interface Description {
   readonly device: Device;
 }
 
+/** What of the whole parameters is in memory between forward and backward. */
+export type KeptForBackward = 'nothing' | 'rows' | 'all';
+
 /** What the ops need of a group. @internal */
 export interface GroupOfOps {
-  /** Gathers the parameters, unless they are whole. Returns them without history. */
-  gatherWhole(keepsRows: boolean): Tensor[];
+  /** The path of its module, for errors. */
+  readonly path: string;
+  /** A forward of its module begins: starts to gather the parameters, unless they are whole. */
+  beginForward(): void;
+  /** The parameters are whole for what follows. Returns them without history. */
+  finishUnshard(keepsRows: boolean): Tensor[];
   describeWhole(): Description[];
-  /** Frees the whole parameters; with `keepsRows`, not what a smaller group keeps for backward. */
-  freeWhole(keepsRows: boolean): void;
-  /** What decides which gradients backward gives. */
+  /** A forward of its module has ended. `isRecorded`: backward may follow. */
+  endForward(kept: KeptForBackward, isRecorded: boolean): void;
+  /** Whether backward gathers the parameters again. */
+  readonly reshardsAfterForward: boolean;
+  /** What decides which ops forward and backward call. */
   gradientState(): unknown;
   /** Which shards get a gradient, if these whole parameters come with one. */
   willReduce(given: readonly boolean[]): boolean[];
@@ -38,7 +52,35 @@ export interface GroupOfOps {
   distributed(reduced: Tensor, i: number): Tensor;
 }
 
-const options = { communicates: true, keepsNoTensors: true };
+const options = { communicates: true, keepsNoTensors: true } as const;
+
+/**
+ * The two halves of a gather, of which graphs consist, so that passes can move one of them. The
+ * first has a result without elements: backward runs both again, in order.
+ */
+const startUnshard = library
+  .customOp(
+    'fsdp::startUnshard',
+    { ...options, runsAgain: (_: unknown, group: GroupOfOps) => group.reshardsAfterForward },
+    (_shards: readonly Tensor[], group: GroupOfOps): Tensor => {
+      group.beginForward();
+      return empty([0], { dtype: uint8, device: 'cpu' });
+    },
+  )
+  .registerFake(() => ({ shape: [0], dtype: uint8, device: device('cpu') }));
+
+const finishUnshard = library
+  .customOp(
+    'fsdp::finishUnshard',
+    {
+      ...options,
+      communicates: 'wait',
+      runsAgain: (_: unknown, group: GroupOfOps) => group.reshardsAfterForward,
+    },
+    (_started: Tensor, group: GroupOfOps, keepsRows: boolean): Tensor[] =>
+      group.finishUnshard(keepsRows),
+  )
+  .registerFake((_, group) => group.describeWhole());
 
 /**
  * The whole parameters of shards. Backward comes to its gradient when it is done with all uses of
@@ -49,24 +91,34 @@ export const unshard = library
   .customOp(
     'fsdp::unshard',
     options,
-    (_shards: readonly Tensor[], group: GroupOfOps, keepsRows: boolean): Tensor[] =>
-      group.gatherWhole(keepsRows),
+    (_shards: readonly Tensor[], group: GroupOfOps, keepsRows: boolean): Tensor[] => {
+      group.beginForward();
+      return group.finishUnshard(keepsRows);
+    },
   )
   .registerFake((_, group) => group.describeWhole())
+  .registerDecomposition((shards, group, keepsRows) =>
+    finishUnshard(startUnshard(shards, group), group, keepsRows),
+  )
   .registerAutograd({
     setupContext: (_ctx, [, group]) => ({ group }),
     state: (_, group) => group.gradientState(),
     backward: ({ group }, ...grads) => [reduceInto(group, grads), null, null],
   });
 
-/** Frees whole parameters after forward. */
+/** Ends a forward, and frees the whole parameters but the rows that a smaller group keeps. */
 export const reshard = library
   .customOp(
     'fsdp::reshard',
     options,
-    (_whole: readonly Tensor[], group: GroupOfOps, keepsRows: boolean): void =>
-      group.freeWhole(keepsRows),
+    (_whole: readonly Tensor[], group: GroupOfOps, keepsRows: boolean, isRecorded: boolean): void =>
+      group.endForward(keepsRows ? 'rows' : 'nothing', isRecorded),
   )
+  .registerFake(() => undefined);
+
+/** Ends a forward whose whole parameters stay for backward. */
+export const endForward = library
+  .customOp('fsdp::endForward', options, (group: GroupOfOps): void => group.endForward('all', true))
   .registerFake(() => undefined);
 
 /** The local gradients of shards, from those that came of whole parameters. */
@@ -74,8 +126,15 @@ const postBackward = library
   .customOp(
     'fsdp::postBackward',
     options,
-    (grads: readonly Tensor[], group: GroupOfOps, given: readonly boolean[]): Tensor[] =>
-      group.reduceGradients(spread(grads, given)).filter((grad) => grad !== null),
+    (
+      grads: readonly Tensor[],
+      group: GroupOfOps,
+      given: readonly boolean[],
+      reduced: readonly boolean[],
+    ): Tensor[] => {
+      checkReduced(group, given, reduced);
+      return group.reduceGradients(spread(grads, given)).filter((grad) => grad !== null);
+    },
   )
   .registerFake((_, group, given) => group.describeReduced(given))
   .registerAutograd({
@@ -96,8 +155,26 @@ export function reduceInto(
   const given = grads.map((grad) => grad !== null);
   const reduced = group.willReduce(given);
   const present = grads.filter((grad) => grad !== null);
-  return spread(postBackward(present, group, given), reduced).map(
+  return spread(postBackward(present, group, given, reduced), reduced).map(
     (grad, i) => grad && group.distributed(grad, i),
+  );
+}
+
+/** @throws ShardingError if a graph was captured where other gradients were to be reduced */
+function checkReduced(
+  group: GroupOfOps,
+  given: readonly boolean[],
+  expected: readonly boolean[],
+): void {
+  const now = group.willReduce(given);
+  if (now.every((will, i) => will === expected[i])) return;
+  const reduces = (list: readonly boolean[]): string => (list.includes(true) ? 'on' : 'off');
+  throw new ShardingError(
+    `fsdp::postBackward: the reduction of the gradients of ${group.path || 'the root'} was ` +
+      `${reduces(expected)} in the forward pass of a compiled model, and is ${reduces(now)} or ` +
+      'takes along other gradients in its backward pass. Call setRequiresGradientSync before ' +
+      'forward, and run the backward pass of a forward pass before the next one that reduces.',
+    { op: 'fsdp::postBackward', module: group.path },
   );
 }
 

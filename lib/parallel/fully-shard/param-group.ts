@@ -3,18 +3,44 @@
  * reduces: a state machine, which the hooks of modules drive. See `fsdp-state.ts` for the hooks.
  */
 import { unexpected } from '../../core/options.js';
-import { type Device, type DType, isGradEnabled, nn, noGrad, type Tensor } from '../../index.js';
+import {
+  compiler,
+  type Device,
+  type DType,
+  isGradEnabled,
+  nn,
+  noGrad,
+  type Tensor,
+} from '../../index.js';
 import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
 import { checkDtypes, checkMaterialized } from './group-checks.js';
 import { flatShardOf, GroupMemory, type MemoryPlan } from './group-memory.js';
-import { type Description, type GroupOfOps, reduceInto, reshard, unshard } from './ops.js';
+import { holdSharded, holdWhole, holdWholeAlone } from './in-modules.js';
+import {
+  type Description,
+  endForward,
+  type GroupOfOps,
+  type KeptForBackward,
+  reduceInto,
+  reshard,
+  unshard,
+} from './ops.js';
 import { MixedPrecisionPolicy, OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
-import type { ShardedParameter } from './sharded-parameter.js';
+import { type ShardedParameter, versionOf } from './sharded-parameter.js';
 import { type ShardedStateName, TrainingState, type TrainingStateName } from './training-state.js';
 
 type Gradients = readonly (Tensor | null)[];
+
+/** The module of a group, to which it reports where ops run: also in a run of a graph. @internal */
+export interface GroupUser {
+  /** A forward begins. False in backward, which runs it again. */
+  forwardBegins(): boolean;
+  /** The parameters of a forward are whole. */
+  forwardGathered(): void;
+  forwardEnds(): void;
+}
 
 /**
  * The parameters of one call of `fullyShard`.
@@ -43,6 +69,8 @@ export class FSDPParamGroup implements GroupOfOps {
   /** Whether gradients are also reduced over the replicas of hybrid sharding. @internal */
   allReducesGradients = true;
   /** @internal */
+  user: GroupUser | null = null;
+  /** @internal */
   readonly parameters: readonly ShardedParameter[];
   /** @internal */
   readonly module: nn.AnyModule;
@@ -53,8 +81,10 @@ export class FSDPParamGroup implements GroupOfOps {
   private reduction: GradientReduction | null = null;
   /** The whole parameters of the last forward, for a forward that backward runs again. */
   private whole: readonly Tensor[] = [];
+  /** Those of the forward that is running. */
+  private inUse: readonly Tensor[] = [];
   private isGathering = false;
-  /** The {@link version} of the shards in the whole parameters. */
+  /** The version of the shards in the whole parameters. */
   private gathered = -1;
 
   /** A group without parameters needs neither a mesh nor a device. */
@@ -137,21 +167,14 @@ export class FSDPParamGroup implements GroupOfOps {
     if (this.memory === null || this.shardedState === 'UNSHARDED' || this.isGathering) return;
     if (!this.memory.hasDtype()) this.initialize(this.comm as CommContext);
     this.memory.startGather();
-    this.gathered = this.version();
+    this.gathered = versionOf(this.parameters);
     this.isGathering = true;
-  }
-
-  /** How often the shards were changed in place: an optimizer's step counts once for each. */
-  private version(): number {
-    let sum = 0;
-    for (const { parameter } of this.parameters) sum += parameter._version;
-    return sum;
   }
 
   /** Frees whole parameters whose shards have changed since they were gathered. @internal */
   freeStale(): void {
     if (this.shardedState === 'SHARDED' && !this.isGathering) return;
-    if (this.gathered !== this.version()) this.freeAll();
+    if (this.gathered !== versionOf(this.parameters)) this.freeAll();
   }
 
   /** Frees all that was gathered, also what a smaller group keeps for backward. */
@@ -171,14 +194,12 @@ export class FSDPParamGroup implements GroupOfOps {
     this.shardedState = 'UNSHARDED';
   }
 
-  /** Whether a smaller group keeps the parameters of this forward for backward. */
-  private keepsRows(): boolean {
-    return (
-      this.plan?.postForwardMesh !== null &&
-      this.reshardsAfterForward &&
-      this.trainingState === TrainingState.FORWARD &&
-      isGradEnabled()
-    );
+  /** What is kept of the whole parameters of this forward. */
+  private keptForBackward(): KeptForBackward {
+    // Without a backward pass nothing would free them before the optimizer changes the shards.
+    if (!isGradEnabled()) return 'nothing';
+    if (!this.reshardsAfterForward) return 'all';
+    return (this.plan?.postForwardMesh ?? null) === null ? 'nothing' : 'rows';
   }
 
   /** Frees the whole parameters; modules hold the sharded ones again. @internal */
@@ -187,75 +208,82 @@ export class FSDPParamGroup implements GroupOfOps {
     this.freeWhole(false);
   }
 
-  /** As {@link reshard}, but a smaller group keeps the parameters for backward, if it shall. */
-  private reshardAfterForward(): void {
-    this.useSharded();
-    const keepsRows = this.keepsRows();
-    if (this.memory !== null) noGrad(() => reshard(this.whole, this, keepsRows));
-  }
-
-  /** @internal */
-  freeWhole(keepsRows: boolean): void {
+  private freeWhole(keepsRows: boolean): void {
     if (this.memory === null || this.shardedState !== 'UNSHARDED') return;
     this.memory.free(!keepsRows, this.trainingState === TrainingState.FORWARD);
     this.shardedState = keepsRows ? 'SHARDED_POST_FORWARD' : 'SHARDED';
   }
 
-  /** Modules hold the parameters that optimizers have. @internal */
+  /** @internal */
   useSharded(): void {
-    for (const parameter of this.parameters) parameter.set(parameter.parameter);
+    holdSharded(this.parameters);
   }
 
   /** Modules hold whole parameters without history, to be read or written. @internal */
   useWhole(): void {
-    const { memory, parameters } = this;
-    if (memory === null) return;
-    for (const [i, whole] of memory.wholeParameters().entries()) {
-      const each = parameters[i] as ShardedParameter;
-      const parameter = new nn.Parameter(whole, each.parameter.requiresGrad);
-      parameter.replacedBecause =
-        `"${each.path}" is whole only until reshard(). Make the optimizer outside of unshard() ` +
-        'and reshard().';
-      each.set(parameter);
-    }
-  }
-
-  /** Modules hold the whole parameters of the last forward. @internal */
-  useWholeOfForward(): void {
-    for (const [i, whole] of this.whole.entries()) this.parameters[i]?.set(whole);
+    if (this.memory !== null) holdWholeAlone(this.parameters, this.memory.wholeParameters());
   }
 
   /** @internal */
-  gatherWhole(keepsRows: boolean): Tensor[] {
+  useWholeOfForward(): void {
+    holdWhole(this.parameters, this.whole);
+  }
+
+  /** @internal */
+  beginForward(): void {
+    if (this.user?.forwardBegins() !== false) this.trainingState = TrainingState.FORWARD;
     this.freeStale();
     this.unshard();
-    this.waitForUnshard(keepsRows);
-    return (this.memory as GroupMemory).wholeParameters();
+  }
+
+  /** @internal */
+  finishUnshard(keepsRows: boolean): Tensor[] {
+    const isForward = this.trainingState === TrainingState.FORWARD;
+    this.waitForUnshard(keepsRows && isForward);
+    const whole = this.memory?.wholeParameters() ?? [];
+    if (isForward) {
+      this.whole = whole;
+      this.user?.forwardGathered();
+    }
+    return whole;
+  }
+
+  /** @internal */
+  endForward(kept: KeptForBackward, isRecorded: boolean): void {
+    if (this.trainingState !== TrainingState.FORWARD) return;
+    if (kept !== 'all') this.freeWhole(kept === 'rows');
+    if (isRecorded) this.comm?.forwardEnded(this);
+    this.trainingState = TrainingState.IDLE;
+    this.user?.forwardEnds();
   }
 
   /** @internal */
   describeWhole(): Description[] {
-    const { computeDtype: dtype, device } = this.memory as GroupMemory;
+    const { memory } = this;
+    if (memory === null) return [];
+    const { computeDtype: dtype, device } = memory;
     return this.parameters.map(({ wholeShape: shape }) => ({ shape, dtype, device }));
   }
 
   /** @internal */
   preForward(): void {
-    this.trainingState = TrainingState.FORWARD;
-    if (this.memory === null) return;
     const shards = this.parameters.map(({ parameter }) => parameter);
-    const whole = unshard(shards, this, this.keepsRows());
-    this.whole = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
-    this.useWholeOfForward();
+    const whole = unshard(shards, this, this.keptForBackward() === 'rows');
+    this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
+    // A run of a graph has others.
+    if (!compiler.isCompiling()) this.whole = this.inUse;
+    holdWhole(this.parameters, this.inUse);
   }
 
   /** @internal */
-  postForward(comm: CommContext): void {
-    // Without a backward pass nothing would free them before the optimizer changes the shards.
-    if (this.reshardsAfterForward || !isGradEnabled()) this.reshardAfterForward();
-    else this.useSharded();
-    if (isGradEnabled()) comm.forwardEnded(this);
-    this.trainingState = TrainingState.IDLE;
+  postForward(): void {
+    const { inUse } = this;
+    this.inUse = [];
+    this.useSharded();
+    const kept = this.keptForBackward();
+    const isRecorded = isGradEnabled();
+    if (kept === 'all') endForward(this);
+    else noGrad(() => reshard(inUse, this, kept === 'rows', isRecorded));
   }
 
   /** Starts to gather the parameters for backward, unless that needs none. @internal */
@@ -275,8 +303,8 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   willReduce(given: readonly boolean[]): boolean[] {
-    if (!this.reducesGradients) return given.map(() => false);
-    return (this.reduction as GradientReduction).willReduce(given, this.allReducesGradients);
+    if (!this.reducesGradients || this.reduction === null) return given.map(() => false);
+    return this.reduction.willReduce(given, this.allReducesGradients);
   }
 
   /** @internal */
@@ -294,8 +322,10 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   gradientState(): readonly unknown[] {
-    const all = (value: boolean): boolean[] => this.parameters.map(() => value);
-    return [this.reducesGradients, this.willReduce(all(false)), this.willReduce(all(true))];
+    const { reducesGradients, allReducesGradients, reshardsAfterForward, reduction } = this;
+    if (!reducesGradients) return [reshardsAfterForward, false];
+    const pending = reduction?.pendingState(allReducesGradients) ?? null;
+    return [reshardsAfterForward, true, allReducesGradients, pending];
   }
 
   /** The memory that backward fills. @internal */

@@ -211,6 +211,13 @@ export class ShardedParameter {
   }
 }
 
+/** How often shards were changed in place: an optimizer's step counts once for each. */
+export function versionOf(parameters: readonly ShardedParameter[]): number {
+  let sum = 0;
+  for (const { parameter } of parameters) sum += parameter._version;
+  return sum;
+}
+
 /** The tensor in the memory of this rank. */
 export function localOf(t: Tensor): Tensor {
   return t instanceof DTensor ? t.toLocal() : t;

@@ -62,6 +62,7 @@ describe('the ops of fullyShard', () => {
       assert.deepEqual(namesOf(forward.calls), [
         'unshard',
         ...Array(2).fill(['unshard', 'reshard']).flat(),
+        'endForward',
       ]);
       assert.equal(forward.others, 0);
       const [root, first, freed] = forward.calls as [Call, Call, Call];
@@ -82,7 +83,7 @@ describe('the ops of fullyShard', () => {
     withRanks(2, (rank) => {
       const model = new FullyShardedDataParallel(newModel());
       const { calls } = callsOf(() => lossOf(model, inputOf(rank)).backward());
-      assert.deepEqual(namesOf(calls), ['unshard', 'postBackward']);
+      assert.deepEqual(namesOf(calls), ['unshard', 'endForward', 'postBackward']);
     }),
   );
 
@@ -91,7 +92,7 @@ describe('the ops of fullyShard', () => {
     withRanks(2, (rank) => {
       const linear = fullyShard(new nn.Linear(6, 2).double(), { reshardAfterForward: false });
       const run = (): Tensor => linear(inputOf(rank));
-      assert.deepEqual(namesOf(callsOf(run).calls), ['unshard']);
+      assert.deepEqual(namesOf(callsOf(run).calls), ['unshard', 'endForward']);
       const { calls } = callsOf(() => noGrad(run));
       assert.deepEqual(namesOf(calls), ['unshard', 'reshard']);
     }),
@@ -103,7 +104,10 @@ describe('the ops of fullyShard', () => {
       const linear = fullyShard(new nn.Linear(6, 6).double());
       const x = inputOf(rank);
       const { calls } = callsOf(() => linear(linear(x)).sum().backward());
-      assert.deepEqual(namesOf(calls), ['unshard', 'unshard', 'postBackward', 'postBackward']);
+      assert.deepEqual(namesOf(calls), [
+        ...['unshard', 'endForward', 'unshard', 'endForward'],
+        ...['postBackward', 'postBackward'],
+      ]);
     }),
   );
 
@@ -162,9 +166,12 @@ describe('the ops of fullyShard', () => {
   it('are one node of a graph each, with the group as an argument', () => {
     const asked: (readonly boolean[])[] = [];
     const group: GroupOfOps = {
-      gatherWhole: () => [ones([4])],
+      path: '',
+      beginForward: () => {},
+      finishUnshard: () => [ones([4])],
       describeWhole: () => [{ shape: [4], dtype: float32, device: device('cpu') }],
-      freeWhole: () => {},
+      endForward: () => {},
+      reshardsAfterForward: true,
       willReduce: (given) => [...given],
       describeReduced: () => [{ shape: [2], dtype: float32, device: device('cpu') }],
       reduceGradients: (grads) => {

@@ -1,0 +1,23 @@
+/** The hooks that a forward of a sharded module registers on its results and on its inputs. */
+import { autograd } from '../../index.js';
+import type { FSDPState } from './fsdp-state.js';
+
+/**
+ * Graphs register the same hooks at every run. Other forwards of frozen groups have their own, so
+ * that backward frees the parameters behind the last one.
+ */
+export class ForwardHooks {
+  /** How many forwards with these hooks backward has begun and not passed. */
+  begun = 0;
+  /** Runs when backward comes to a result. */
+  readonly before: () => void;
+  /** Runs when backward has passed all inputs. */
+  readonly passed: () => void;
+
+  constructor(state: FSDPState) {
+    this.before = autograd.opaqueHook(() => state.preBackward(this), ['preBackward', state], {
+      memory: () => state.group.wholeMemory,
+    });
+    this.passed = autograd.opaqueHook(() => state.passed(this), ['passed', state]);
+  }
+}

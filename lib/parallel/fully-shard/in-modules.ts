@@ -1,0 +1,28 @@
+/** The tensors that modules hold as their parameters: the sharded ones, or whole ones. */
+import { nn, type Tensor } from '../../index.js';
+import type { ShardedParameter } from './sharded-parameter.js';
+
+/** Modules hold the parameters that optimizers have. */
+export function holdSharded(parameters: readonly ShardedParameter[]): void {
+  for (const parameter of parameters) parameter.set(parameter.parameter);
+}
+
+/** Modules hold the whole parameters of a forward. */
+export function holdWhole(parameters: readonly ShardedParameter[], whole: readonly Tensor[]): void {
+  for (const [i, t] of whole.entries()) parameters[i]?.set(t);
+}
+
+/** Modules hold whole parameters without history, to be read or written. */
+export function holdWholeAlone(
+  parameters: readonly ShardedParameter[],
+  whole: readonly Tensor[],
+): void {
+  for (const [i, t] of whole.entries()) {
+    const each = parameters[i] as ShardedParameter;
+    const parameter = new nn.Parameter(t, each.parameter.requiresGrad);
+    parameter.replacedBecause =
+      `"${each.path}" is whole only until reshard(). Make the optimizer outside of unshard() ` +
+      'and reshard().';
+    each.set(parameter);
+  }
+}

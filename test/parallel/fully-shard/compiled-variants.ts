@@ -1,0 +1,248 @@
+/** A model of several sharded groups, and the settings and uses that a compiled one must bear. */
+import {
+  type FSDPModule,
+  fullyShard,
+  getRank,
+  initDeviceMesh,
+  MixedPrecisionPolicy,
+  Shard,
+} from '../../../lib/distributed.js';
+import { library, nn, ones, type Tensor } from '../../../lib/index.js';
+
+/** Where the model fails at a run, by rank: graphs repeat ops, not JavaScript code. */
+export const failing = new Map<number, 'forward' | 'backward'>();
+const failsIn = (phase: 'forward' | 'backward'): void => {
+  if (failing.get(getRank()) === phase) throw new RangeError(`failed in ${phase}`);
+};
+const fragile = library.customOp('compiledModels::fragile', {}, (x: Tensor) => {
+  failsIn('forward');
+  return x.clone();
+});
+const fragileBackward = library.customOp('compiledModels::fragileBackward', {}, (x: Tensor) => {
+  failsIn('backward');
+  return x.clone();
+});
+fragileBackward.registerFake((x) => x);
+fragile
+  .registerFake((x) => x)
+  .registerAutograd({
+    backward: (_, grad) => [grad && fragileBackward(grad)],
+  });
+
+/** Of ops whose decompositions round as they do. */
+export class Block extends nn.Module {
+  scale = new nn.Parameter(ones([8]));
+  up: nn.Linear;
+  drop = new nn.Dropout(0.25);
+  down: nn.Linear;
+  constructor(width: number) {
+    super();
+    this.up = new nn.Linear(8, width);
+    this.down = new nn.Linear(width, 8);
+  }
+  forward(x: Tensor): Tensor {
+    return x.add(this.down(fragile(this.drop(this.up(x.mul(this.scale)).relu()))));
+  }
+}
+
+export type Use = (
+  block: nn.AnyModule & ((x: Tensor) => Tensor),
+  x: Tensor,
+  index: number,
+) => Tensor;
+
+/** Three blocks between two layers; each use of a parameter in backward needs its value. */
+export class Model extends nn.Module {
+  first = new nn.Linear(4, 8);
+  blocks: nn.ModuleList<Block>;
+  last = new nn.Linear(8, 3);
+  /** Whether the middle block runs. */
+  isWhole = true;
+  /** Whether forward throws before the last layer, in JavaScript. */
+  throws = false;
+  private readonly use: Use;
+  constructor(width: number, use: Use) {
+    super();
+    this.blocks = new nn.ModuleList([new Block(width), new Block(width), new Block(width)]);
+    this.use = use;
+  }
+  forward(x: Tensor): Tensor {
+    let y = this.first(x).relu();
+    for (const [i, block] of [...this.blocks].entries())
+      if (this.isWhole || i !== 1) y = this.use(block as never, y, i);
+    if (this.throws) throw new RangeError('failed in JavaScript');
+    return this.last(y);
+  }
+}
+
+export type ShardOptions = NonNullable<Parameters<typeof fullyShard>[1]>;
+export type Sharded = Model & FSDPModule;
+export type ShardedBlock = Block & FSDPModule;
+export const blocksOf = (model: Sharded): ShardedBlock[] => [...model.blocks] as ShardedBlock[];
+
+export interface Variant {
+  readonly ranks?: number;
+  /** Called on each rank, as a mesh is made there. */
+  readonly options?: () => ShardOptions;
+  readonly width?: number;
+  readonly use?: Use;
+  /** What checkpoints the blocks. */
+  readonly checkpoints?: 'wrappers' | 'in forward';
+  /** Called before the model is sharded, and after it. */
+  readonly prepare?: (model: Model, options: ShardOptions) => void;
+  readonly after?: (model: Sharded) => void;
+  /** Called before each backward pass. */
+  readonly before?: (model: Sharded, step: number, pass: number) => void;
+  readonly passes?: number;
+  readonly rows?: (step: number) => number;
+  /** Whether the model is evaluated after each step, without gradients. */
+  readonly evaluates?: boolean;
+  /** Whether the first step is not compiled, so that the sharding is prepared before the capture. */
+  readonly startsEager?: boolean;
+  /** What is compiled: the model, a function that calls it, or its own `forward`, in place. */
+  readonly compiles?: 'model' | 'function' | 'in place';
+  /** Most captured graphs: of forward, and of backward with compiledAutograd. 1 by default. */
+  readonly frames?: readonly [forward: number, backward: number];
+  /** The steps that fail, and where. */
+  readonly fails?: Readonly<Record<number, 'forward' | 'backward' | 'JavaScript'>>;
+}
+
+/** Sync only in the last pass of a step. */
+const passesOf = (model: Sharded, pass: number, passes: number): void =>
+  model.setRequiresGradientSync(pass === passes - 1);
+const freeze = (block: Block | undefined): void => {
+  for (const p of block?.parameters() ?? []) p.requiresGrad_(false);
+};
+const freezesMiddle = (model: Model): void => freeze([...model.blocks][1]);
+const twice: Use = (block, x) => block(block(x));
+const hybrid = (): ShardOptions => ({
+  mesh: initDeviceMesh('cpu', [2, 2], { meshDimNames: ['replicate', 'shard'] }),
+});
+const mixed = (): ShardOptions => ({
+  mpPolicy: new MixedPrecisionPolicy({ paramDtype: 'bfloat16', reduceDtype: 'float32' }),
+});
+const prefetches = (model: Sharded): void => {
+  const blocks = blocksOf(model);
+  for (const [i, block] of blocks.entries()) {
+    block.setModulesToForwardPrefetch(blocks.slice(i + 1, i + 3));
+    block.setModulesToBackwardPrefetch(blocks.slice(Math.max(0, i - 2), i).reverse());
+  }
+};
+
+export const VARIANTS: Readonly<Record<string, Variant>> = {
+  'default options': {},
+  'a first step that is not compiled': { startsEager: true },
+  'a function that calls it': { compiles: 'function' },
+  'model.compile()': { compiles: 'in place' },
+  'reshardAfterForward: false': { options: () => ({ reshardAfterForward: false }) },
+  'reshardAfterForward: 2 of 4 ranks': { ranks: 4, options: () => ({ reshardAfterForward: 2 }) },
+  'shards along other dims': {
+    options: () => ({ shardPlacementFn: (p) => (p.dim() === 2 ? Shard(1) : null) }),
+  },
+  'large parameters': { width: 4096 },
+  'mixed precision': { options: mixed },
+  replicas: { ranks: 4, options: hybrid },
+  'wrappers that checkpoint': { checkpoints: 'wrappers' },
+  'checkpoints in forward': { checkpoints: 'in forward' },
+  'blocks that run twice': { use: twice },
+  'a group that runs in some steps': {
+    before: (model, step) => {
+      model.isWhole = step % 2 === 0;
+    },
+    frames: [2, 2],
+  },
+  'explicit prefetch': { after: prefetches },
+  'prefetch from the second step on': {
+    before: (model, step) => {
+      if (step === 1) prefetches(model);
+    },
+    frames: [2, 2],
+  },
+  'evaluation in between': { evaluates: true, frames: [2, 1] },
+  'batches of several sizes': { rows: (step) => 3 + 2 * step, frames: [2, 4] },
+
+  'passes without a reduction': {
+    passes: 3,
+    before: (model, _, pass) => passesOf(model, pass, 3),
+    frames: [2, 2],
+  },
+  'passes without a reduction, after a step with one pass': {
+    passes: 2,
+    before: (model, step, pass) => model.setRequiresGradientSync(step === 0 || pass === 1),
+    // The reduction of one pass, the pass before a reduction, and a reduction of both.
+    frames: [3, 3],
+  },
+  'passes that reduce each': { passes: 2, frames: [1, 2] },
+  'passes without a reduction of one block': {
+    passes: 2,
+    before: (model, _, pass) => blocksOf(model)[1]?.setRequiresGradientSync(pass === 1),
+    frames: [2, 2],
+  },
+  'passes without a reduction over replicas': {
+    ranks: 4,
+    options: hybrid,
+    passes: 2,
+    before: (model, _, pass) => model.setRequiresAllReduce(pass === 1),
+    frames: [2, 2],
+  },
+  'passes of which one is the last': {
+    passes: 2,
+    before: (model, _, pass) => model.setIsLastBackward(pass === 1),
+    frames: [1, 2],
+  },
+  'accumulation with mixed precision and checkpoints': {
+    options: mixed,
+    checkpoints: 'wrappers',
+    passes: 2,
+    before: (model, _, pass) => passesOf(model, pass, 2),
+    frames: [2, 2],
+  },
+
+  'setReshardAfterForward between steps': {
+    before: (model, step) => model.setReshardAfterForward(step !== 1),
+    frames: [2, 2],
+  },
+  'setReshardAfterBackward(false)': { after: (model) => model.setReshardAfterBackward(false) },
+  'setUnshardInBackward(false) of the first layer': {
+    prepare: (model, options) => void fullyShard(model.first, options).setUnshardInBackward(false),
+  },
+  'parameters that are read between steps': {
+    before: (model) => {
+      model.unshard();
+      model.reshard();
+    },
+  },
+
+  'a frozen group': { prepare: freezesMiddle },
+  'a frozen group that runs twice': { prepare: freezesMiddle, use: twice },
+  'a frozen group in a checkpoint': { prepare: freezesMiddle, checkpoints: 'in forward' },
+  'frozen groups at the start': {
+    prepare: (model) => {
+      for (const p of model.parameters()) p.requiresGrad_(false);
+      for (const p of [...model.blocks][2]?.parameters() ?? []) p.requiresGrad_(true);
+    },
+  },
+  'a group that is frozen after two steps': {
+    before: (model, step) => {
+      if (step === 2) freezesMiddle(model);
+    },
+    frames: [2, 2],
+  },
+
+  'an error of forward at the capture': { fails: { 0: 'JavaScript' } },
+  'an error of forward at a recapture': { fails: { 1: 'JavaScript' } },
+  'an error in the middle of the first forward': { fails: { 0: 'forward' } },
+  'an error in the middle of forward': { fails: { 1: 'forward' } },
+  'an error in the middle of the first backward': { fails: { 0: 'backward' } },
+  'an error in the middle of backward': { fails: { 1: 'backward' } },
+  'errors in passes without a reduction': {
+    passes: 2,
+    before: (model, _, pass) => passesOf(model, pass, 2),
+    fails: { 1: 'backward', 2: 'forward' },
+    frames: [2, 2],
+  },
+  'errors in a frozen group': {
+    prepare: freezesMiddle,
+    fails: { 1: 'backward', 2: 'forward' },
+  },
+};
