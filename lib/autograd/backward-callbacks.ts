@@ -1,5 +1,6 @@
 /** Functions that a running backward pass calls at its end, or when it fails. */
 import { AutogradError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { checkFunction } from '../core/options.js';
 import { outsideScopes } from '../core/scope-stack.js';
 import { reportUseOutsideSteps } from '../core/unrepeatable.js';
@@ -35,15 +36,36 @@ export function queueCallback(fn: () => void, onError?: (error: unknown) => void
 
 /** Runs a backward pass and the callbacks that are queued in it. @internal */
 export function withCallbacks(pass: () => void): void {
-  const callbacks: Callback[] = [];
-  running.push(callbacks);
+  const { capture } = layers.backend;
+  endingPasses(() => {
+    beginPass();
+    if (capture === null) pass();
+    else capture.runsPass(pass);
+    endPass();
+  });
+}
+
+/** From here on a backward pass runs, until {@link endPass}. @internal */
+export function beginPass(): void {
+  running.push([]);
+}
+
+/** Runs the callbacks of the innermost pass, and ends it. @internal */
+export function endPass(): void {
+  for (const { fn } of running.at(-1) ?? []) outsideScopes(fn);
+  running.pop();
+}
+
+/** Runs `fn`. If it throws, the passes that it began end, and the callers know. @internal */
+export function endingPasses<T>(fn: () => T): T {
+  const outer = running.length;
   try {
-    pass();
-    for (const { fn } of callbacks) outsideScopes(fn);
+    return fn();
   } catch (error) {
+    const callbacks = running.slice(outer).reverse().flat();
     for (const { onError } of callbacks) if (onError) outsideScopes(() => onError(error));
     throw error;
   } finally {
-    running.pop();
+    running.length = outer;
   }
 }

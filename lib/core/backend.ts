@@ -91,6 +91,8 @@ export interface CaptureHooks {
   beginsAnewAfter(prepare: () => void): never;
   /** Called before a backward pass. Throws unless the capture runs it as part of the graph. */
   startsBackward(name: string): void;
+  /** Called to run a backward pass. A capture of a whole step has its begin and end as effects. */
+  runsPass(pass: () => void): void;
   /**
    * Called when `fn` is applied to `args`; `run` does it and returns the result. A capture may
    * repeat the call as a whole.

@@ -165,6 +165,11 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
   /** What decides the ops of the gradient beside operands and parameters; null for nothing. */
   readonly gradientState: ((params: P) => unknown) | null;
   /**
+   * The inputs whose memory the call fills or frees without an order by values, and on which its
+   * results may be windows: passes keep readers of that memory where they are. Null for none.
+   */
+  readonly manages: ((params: P) => readonly number[]) | null;
+  /**
    * Whether backward of a graph runs the call again, instead of keeping its results. Null if a
    * partition decides.
    */
@@ -266,6 +271,7 @@ export interface OpDefinition<
   differentiable?: readonly number[];
   keepsNoGrads?: boolean;
   gradientState?: (params: ParamsOf<S>) => unknown;
+  manages?: (params: ParamsOf<S>) => readonly number[];
   runsAgain?: (params: ParamsOf<S>) => boolean;
   calledBy?: string;
   publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
@@ -326,6 +332,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     publicCall: definition.publicCall ?? null,
     keepsNoGrads: definition.keepsNoGrads ?? false,
     gradientState: definition.gradientState ?? null,
+    manages: definition.manages ?? null,
     runsAgain: definition.runsAgain ?? null,
     autocast: definition.autocast ?? null,
     widens: definition.widens ?? false,

@@ -35,7 +35,7 @@ export class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   constructor(name: string, options: CheckedOptions, fn: (...args: A) => R) {
     this.fn = fn;
     this.options = options;
-    const { mutatesArgs, communicates, keepsNoTensors, runsAgain } = options;
+    const { mutatesArgs, communicates, keepsNoTensors, managesArgs, runsAgain } = options;
     this.op = defineOp({
       name,
       params: { slots: param.value<Template['slots']>() },
@@ -54,6 +54,9 @@ export class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
         },
       }),
       keepsNoGrads: keepsNoTensors,
+      ...(managesArgs.length > 0 && {
+        manages: (params: Template) => managesArgs.flatMap((i) => inputsOf(params, i)),
+      }),
       ...(runsAgain && {
         runsAgain: (params: Template) => runsAgain(...(valuesOf(params) as never[])),
       }),

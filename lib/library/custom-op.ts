@@ -28,6 +28,12 @@ export interface CustomOpOptions {
    */
   communicates?: boolean | 'wait';
   /**
+   * Positions of the arguments whose memory `fn` fills or frees, while others may have results on
+   * it: passes over graphs keep what reads that memory on its side of the op. Unlike
+   * {@link mutatesArgs}, their versions stay. By default none.
+   */
+  managesArgs?: readonly number[];
+  /**
    * Whether backward of a compiled graph runs the op again, instead of keeping its results: for an
    * op whose results are freed after forward. It gets null for arguments that are tensors, and
    * empty lists for lists. False by default.
@@ -194,20 +200,30 @@ function checkedOptions(name: string, options: CustomOpOptions): CheckedOptions 
     mutatesArgs = [],
     communicates = false,
     keepsNoTensors = false,
+    managesArgs = [],
     runsAgain = null,
-  } = optionsOf('customOp', options, 'mutatesArgs communicates keepsNoTensors runsAgain');
+  } = optionsOf('customOp', options, OPTIONS);
   if (communicates !== 'wait') checkFlag('customOp', 'communicates', communicates);
   checkFlag('customOp', 'keepsNoTensors', keepsNoTensors);
   if (runsAgain !== null) checkFunction('customOp', 'runsAgain', runsAgain);
-  if (!Array.isArray(mutatesArgs))
-    throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
-  const bad = mutatesArgs.find((i) => !Number.isInteger(i) || i < 0);
+  checkPositions(name, 'mutatesArgs', mutatesArgs);
+  checkPositions(name, 'managesArgs', managesArgs);
+  return { mutatesArgs, communicates, keepsNoTensors, managesArgs, runsAgain };
+}
+
+const OPTIONS = 'mutatesArgs communicates keepsNoTensors managesArgs runsAgain';
+
+function checkPositions(name: string, option: string, positions: readonly number[]): void {
+  if (!Array.isArray(positions))
+    throw unexpected('customOp', option, 'an array of positions of arguments', positions);
+  const bad = positions.find((i) => !Number.isInteger(i) || i < 0);
   if (bad !== undefined)
     throw new ArgumentError(
-      `customOp: mutatesArgs holds positions of arguments, got ${String(bad)}`,
-      { name },
+      `customOp: ${option} holds positions of arguments, got ${String(bad)}`,
+      {
+        name,
+      },
     );
-  return { mutatesArgs, communicates, keepsNoTensors, runsAgain };
 }
 
 /** Options that were checked. @internal */

@@ -11,7 +11,7 @@ import { refuseOpaque } from './generators.js';
 import { madeMemory, recordGrad, takesOver } from './grads.js';
 import { recordHook } from './hooks.js';
 import { runModuleHook } from './module-hooks.js';
-import { recordOpaqueHook, recordOpaqueRegistration } from './opaque-hooks.js';
+import { recordOpaqueHook, recordOpaqueRegistration, recordPass } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
 import { UnpreparedError } from './prepare.js';
 import type { Recorder } from './recorder.js';
@@ -89,6 +89,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     startsBackward: (name) => {
       if (!recorder.isWholeStep) recorder.unsupported(`${name}() was called`);
     },
+    runsPass: (pass) => recordPass(recorder, pass),
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),
     recomputes: (region, fn, args) => recordRegion(recorder, region, fn, args),

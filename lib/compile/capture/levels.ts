@@ -83,7 +83,10 @@ type Tensors = ReturnType<Layer>;
 function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
   const run: Layer = (op, inputs, params, into) => {
     const parts = partsOf(op);
-    if (parts !== null) return parts(inputs, params);
+    if (parts !== null) {
+      if (recorder.isWholeStep) recorder.guards.addState(op, params);
+      return parts(inputs, params);
+    }
     const operands = inputs.map((t) => recorder.valueOf(t));
     if (into !== null) recorder.valueOf(into);
     const outputs = runFake(op, inputs, params, into);

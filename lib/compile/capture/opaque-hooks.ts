@@ -17,8 +17,30 @@ export function recordOpaqueHook(
   const at = recorder.calls.indexOf(hook);
   if (at < 0 && recorder.level === 'backward')
     recorder.unsupported('a hook ran that manages memory');
+  beginPass(recorder);
   recorder.effect('callOpaque', memory, { fn: at < 0 ? hook : at });
   fill(memory);
+}
+
+/**
+ * Runs a backward pass. In a whole step, hooks that a run calls may queue what happens at its end:
+ * the graph has the begin and the end of a pass with such hooks.
+ */
+export function recordPass(recorder: Recorder, pass: () => void): void {
+  const outer = recorder.pass;
+  recorder.pass = { isOpen: false };
+  try {
+    pass();
+    if (recorder.pass.isOpen) recorder.effect('endPass', []);
+  } finally {
+    recorder.pass = outer;
+  }
+}
+
+function beginPass(recorder: Recorder): void {
+  if (!recorder.isWholeStep || recorder.pass === null || recorder.pass.isOpen) return;
+  recorder.pass.isOpen = true;
+  recorder.effect('beginPass', []);
 }
 
 /**

@@ -63,6 +63,8 @@ export class Recorder {
   unrecordedCalls = 0;
   /** The call that captures a whole train step; null for other captures. */
   stepCaller: string | null = null;
+  /** The backward pass that the capture runs. `isOpen`: whether the graph has its begin. */
+  pass: { isOpen: boolean } | null = null;
   /** Plain tensors that are distributed for the capture, with what stands for their memory. */
   readonly distributed = new Map<Tensor, Tensor>();
   /** Runs a function as if there were no capture. */

@@ -3,6 +3,7 @@
  * of kind `effect` names one of them, so that passes, printing and copies see what it does.
  */
 
+import { beginPass, endPass } from '../../autograd/backward-callbacks.js';
 import { registerMultiGradHook } from '../../autograd/multi-grad-hook.js';
 import { asynchronous, waited } from '../../core/asynchronous.js';
 import type { Applicable } from '../../core/backend.js';
@@ -199,6 +200,10 @@ export const effects = {
    * operands: a hook by its number among those of the pass, or a function itself.
    */
   callOpaque: define<{ fn: OpaqueCall }>({ isState: true, run: (_, { fn }) => callOpaque(fn) }),
+  /** Begins a backward pass of a whole step, in which hooks may queue callbacks. */
+  beginPass: define({ run: beginPass }),
+  /** Ends it: its callbacks run. */
+  endPass: define({ run: endPass }),
   /** Registers a hook on the tensors that graphs call and do not contain. */
   registerOpaque: define<{ hook: () => void; mode: 'any' | 'all' }>({
     run: (tensors, { hook, mode }) =>

@@ -3,7 +3,7 @@
  * give another value never, those that take long only if a tag says so.
  */
 import type { Node, ValueMeta } from '../graph/node.js';
-import { communicates, isElementwise, isRandom, isView, isWait, writes } from '../graph/traits.js';
+import { communicates, isElementwise, isRandom, isView, writes } from '../graph/traits.js';
 import { bytesOf, isAlias, type Memory } from './memory.js';
 import { isResharded, PREFER_RECOMPUTE, PREFER_SAVE, regionOf, SAVE } from './tags.js';
 import { type NodeValue, ValueMap } from './value-map.js';
@@ -83,8 +83,10 @@ export class RecomputeTags {
 
   /** Whether backward computes the node again where no partition weighs what that costs. */
   isRecomputed(node: Node): boolean {
+    // Such an op says itself that it may run again.
+    if (node.op?.runsAgain?.(node.params)) return true;
     if (isUnrepeatable(node, this.memory)) return false;
-    if (isResharded(node) && (communicates(node) || isWait(node))) return true;
+    if (communicates(node) && isResharded(node)) return true;
     return regionOf(node) !== undefined && !node.tags.has(SAVE) && !node.tags.has(PREFER_SAVE);
   }
 

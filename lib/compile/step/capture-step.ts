@@ -5,6 +5,7 @@
  *
  * @see PyTorch `torch.distributed._spmd.api.compile`, `make_fx`
  */
+import { endingPasses } from '../../autograd/backward-callbacks.js';
 import { noGrad } from '../../autograd/grad-mode.js';
 import { CompileError } from '../../core/errors.js';
 import { inRegion } from '../../core/hooks.js';
@@ -120,9 +121,8 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
       );
     const tensors = tensorsIn(args);
     const values = this.valuesOf(tensors);
-    const made = inRegion('compiled', 'captured step', () =>
-      noGrad(() => scope(() => runner(...values))),
-    );
+    const run = (): readonly RunValue[] => noGrad(() => scope(() => runner(...values)));
+    const made = inRegion('compiled', 'captured step', () => endingPasses(run));
     ownGradients(this.gradients, [...values, ...made]);
     return this.resultOf(made, tensors);
   }

@@ -5,6 +5,7 @@
  */
 import {
   AutogradError,
+  compiler,
   type Device,
   type DType,
   device,
@@ -35,6 +36,8 @@ export interface GroupOfOps {
   /** The parameters are whole for what follows. Returns them without history. */
   finishUnshard(keepsRows: boolean): Tensor[];
   describeWhole(): Description[];
+  /** The memory on which the whole parameters are. */
+  readonly wholeMemory: readonly Tensor[];
   /** A forward of its module has ended. `isRecorded`: backward may follow. */
   endForward(kept: KeptForBackward, isRecorded: boolean): void;
   /** Whether backward gathers the parameters again. */
@@ -75,12 +78,17 @@ const finishUnshard = library
     {
       ...options,
       communicates: 'wait',
-      runsAgain: (_: unknown, group: GroupOfOps) => group.reshardsAfterForward,
+      managesArgs: [1],
+      runsAgain: (_started: unknown, _on: unknown, group: GroupOfOps) => group.reshardsAfterForward,
     },
-    (_started: Tensor, group: GroupOfOps, keepsRows: boolean): Tensor[] =>
-      group.finishUnshard(keepsRows),
+    (
+      _started: Tensor,
+      _memory: readonly Tensor[],
+      group: GroupOfOps,
+      keepsRows: boolean,
+    ): Tensor[] => group.finishUnshard(keepsRows),
   )
-  .registerFake((_, group) => group.describeWhole());
+  .registerFake((_started, _memory, group) => group.describeWhole());
 
 /**
  * The whole parameters of shards. Backward comes to its gradient when it is done with all uses of
@@ -98,7 +106,7 @@ export const unshard = library
   )
   .registerFake((_, group) => group.describeWhole())
   .registerDecomposition((shards, group, keepsRows) =>
-    finishUnshard(startUnshard(shards, group), group, keepsRows),
+    finishUnshard(startUnshard(shards, group), group.wholeMemory, group, keepsRows),
   )
   .registerAutograd({
     setupContext: (_ctx, [, group]) => ({ group }),
@@ -110,7 +118,7 @@ export const unshard = library
 export const reshard = library
   .customOp(
     'fsdp::reshard',
-    options,
+    { ...options, managesArgs: [0] },
     (_whole: readonly Tensor[], group: GroupOfOps, keepsRows: boolean, isRecorded: boolean): void =>
       group.endForward(keepsRows ? 'rows' : 'nothing', isRecorded),
   )
@@ -125,9 +133,10 @@ export const endForward = library
 const postBackward = library
   .customOp(
     'fsdp::postBackward',
-    options,
+    { ...options, managesArgs: [1] },
     (
       grads: readonly Tensor[],
+      _memory: readonly Tensor[],
       group: GroupOfOps,
       given: readonly boolean[],
       reduced: readonly boolean[],
@@ -136,7 +145,7 @@ const postBackward = library
       return group.reduceGradients(spread(grads, given)).filter((grad) => grad !== null);
     },
   )
-  .registerFake((_, group, given) => group.describeReduced(given))
+  .registerFake((_grads, _memory, group, given) => group.describeReduced(given))
   .registerAutograd({
     backward: () => {
       throw new AutogradError(
@@ -155,9 +164,10 @@ export function reduceInto(
   const given = grads.map((grad) => grad !== null);
   const reduced = group.willReduce(given);
   const present = grads.filter((grad) => grad !== null);
-  return spread(postBackward(present, group, given, reduced), reduced).map(
-    (grad, i) => grad && group.distributed(grad, i),
-  );
+  // Passes over graphs look at the memory that the op frees.
+  const memory = compiler.isCompiling() ? group.wholeMemory : [];
+  const local = postBackward(present, memory, group, given, reduced);
+  return spread(local, reduced).map((grad, i) => grad && group.distributed(grad, i));
 }
 
 /** @throws ShardingError if a graph was captured where other gradients were to be reduced */

@@ -169,6 +169,7 @@ describe('the ops of fullyShard', () => {
       path: '',
       beginForward: () => {},
       finishUnshard: () => [ones([4])],
+      wholeMemory: [],
       describeWhole: () => [{ shape: [4], dtype: float32, device: device('cpu') }],
       endForward: () => {},
       reshardsAfterForward: true,
