@@ -1,6 +1,7 @@
 /** The public names of process groups, collectives, meshes, stores and launching. */
 
 export { withCallSite } from '../core/call-context.js';
+export { markDataParallel } from '../core/data-parallel-modules.js';
 export type { DeviceMeshOptions, FromGroupOptions } from './device-mesh/checks.js';
 export {
   DeviceMesh,

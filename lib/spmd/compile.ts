@@ -49,7 +49,8 @@ interface CompiledStep {
  *
  * Models, optimizers (with `capturable: true`) and batches are arguments of the step. Parameters,
  * buffers and optimizer state that are plain tensors count as replicated; distributed ones keep
- * their placements. Without ranks the step is that of one.
+ * their placements. Without ranks the step is that of one. A model that `fullyShard` shards keeps
+ * its gathers and reductions, as calls of the graph, and the loss of each rank is its own.
  *
  * A batch of other shapes or a changed setting is captured anew, and a warning says what differs;
  * at most `compiler.config.recompileLimit` captures serve one step.

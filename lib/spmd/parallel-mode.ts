@@ -1,5 +1,7 @@
 /** How a train step is distributed: which tensors are whole on each rank, and which are parts. */
 import type { Distribute } from '../compile/step/distribute.js';
+import { isDataParallel } from '../core/data-parallel-modules.js';
+import { ArgumentError } from '../core/errors.js';
 import { unexpected } from '../core/options.js';
 import { Placement, Replicate, Shard } from '../core/placement.js';
 import type { Tensor } from '../core/tensor.js';
@@ -52,7 +54,8 @@ export function meshOf(
 
 /**
  * What each plain tensor of a step becomes while it is captured: parameters, buffers and optimizer
- * state are replicated, tensors of the batch are the rank's part of whole ones.
+ * state are replicated, tensors of the batch are the rank's part of whole ones. Nothing, if modules
+ * are data parallel by themselves.
  */
 export function distributionOf(
   { modules, optimizers, batch }: StepArguments,
@@ -60,6 +63,7 @@ export function distributionOf(
   mode: ParallelMode,
 ): Map<Tensor, Distribute> {
   const found = new Map<Tensor, Distribute>();
+  if (isDivided({ modules }, mode)) return found;
   const add = (t: Tensor, placements: readonly Placement[]): void => {
     if (t.sharding !== null || t.storage === null || found.has(t)) return;
     found.set(t, (local) => DTensor.fromLocal(local, mesh, placements));
@@ -86,6 +90,22 @@ export function distributionOf(
     );
   });
   return found;
+}
+
+/**
+ * Whether modules divide the batch among ranks themselves, and reduce gradients.
+ *
+ * @throws ArgumentError for a mode that divides the batch, too
+ */
+function isDivided({ modules }: Pick<StepArguments, 'modules'>, { batch }: ParallelMode): boolean {
+  const own = modules.flatMap((module) => [...module.modules()]).find(isDataParallel);
+  if (own === undefined) return false;
+  if (batch === undefined) return true;
+  throw new ArgumentError(
+    `spmd.compile: expected parallelMode without batch, because ${own.constructor.name} is data ` +
+      'parallel by itself: each rank passes its own part of the batch, and gradients are averaged.',
+    { op: 'spmd.compile', module: own.constructor.name },
+  );
 }
 
 /** @throws ArgumentError unless the function returns a placement for each mesh dim */

@@ -1,4 +1,5 @@
 /** Kinds of data parallelism do not contain each other: each would reduce or shard again. */
+import { markDataParallel } from '../../distributed/index.js';
 import { type nn, ShardingError } from '../../index.js';
 
 type Kind = 'fullyShard' | 'FullyShardedDataParallel' | 'DistributedDataParallel';
@@ -8,6 +9,7 @@ const kinds = new WeakMap<nn.AnyModule, Kind>();
 /** Marks a module that a kind of data parallelism was applied to. */
 export function markAs(kind: Kind, module: nn.AnyModule): void {
   kinds.set(module, kind);
+  markDataParallel(module);
 }
 
 /**
