@@ -1,9 +1,10 @@
 /** Moves waits for collectives to where their results are needed. */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node } from '../compile/graph/node.js';
 import { type CommBlock, getAllCommBlocks } from './comm-block.js';
 import { commFusionWithConcat } from './comm-fusion.js';
-import { Dependencies } from './dependencies.js';
 import { graphOptimizationPass, type PassTarget } from './pass-contract.js';
 
 /**

@@ -1,10 +1,12 @@
 /** Moves the communication of some gradients, and their part of the optimizer's step. */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
+import { isCollective } from '../compile/graph/traits.js';
 import { ArgumentError } from '../core/errors.js';
-import { type CommBlock, getAllCommBlocks, getCommBlock, isCollective } from './comm-block.js';
+import { type CommBlock, getAllCommBlocks, getCommBlock } from './comm-block.js';
 import { scheduleCommWait, waitLate } from './comm-wait.js';
-import { Dependencies } from './dependencies.js';
 import { findAllDescendants } from './graph-utils.js';
 import type { IterGraphModule } from './iter-graph-module.js';
 import { type FusedOptimizerBlock, getAllFusedOptimizerBlocks } from './optimizer-blocks.js';

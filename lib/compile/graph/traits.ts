@@ -1,4 +1,5 @@
 /** Properties of nodes that passes select by, instead of by the names of ops. */
+import type { Trait } from '../../core/op.js';
 import { effectOf } from './effects.js';
 import type { Node } from './node.js';
 
@@ -9,11 +10,20 @@ export function writes(node: Node): boolean {
 }
 
 /** Whether other ranks take part in the call. */
-export function communicates(node: Node): boolean {
-  return (
-    node.op !== null &&
-    (node.op.traits.includes('collective') || node.op.traits.includes('placement'))
-  );
+export function communicates({ op }: Node): boolean {
+  return op?.traits.some((trait) => COMMUNICATING.has(trait)) ?? false;
+}
+
+const COMMUNICATING: ReadonlySet<Trait> = new Set(['collective', 'placement', 'communicates']);
+
+/** Whether the node begins communication, which ends with the wait for its result. */
+export function startsCommunication(node: Node): boolean {
+  return communicates(node) && !isWait(node);
+}
+
+/** Whether the node is a collective of the library, and not the wait for one. */
+export function isCollective(node: Node): boolean {
+  return (node.op?.traits.includes('collective') ?? false) && !isWait(node);
 }
 
 /** Whether the node draws random numbers. */

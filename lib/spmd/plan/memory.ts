@@ -1,13 +1,13 @@
 /** The memory that a rank holds while the graph of a step runs, by what it is for. */
+
+import { Dependencies } from '../../compile/graph/dependencies.js';
 import type { Graph } from '../../compile/graph/graph.js';
 import type { Node, Value } from '../../compile/graph/node.js';
-import { isView, isWait } from '../../compile/graph/traits.js';
+import { isCollective, isView, isWait } from '../../compile/graph/traits.js';
 import { bytesOf } from '../../compile/partition/memory.js';
 import type { NodeValue } from '../../compile/partition/value-map.js';
 import type { StepGradient } from '../../compile/step/gradients.js';
 import type { StepInput } from '../../compile/step/lifts.js';
-import { isCollective } from '../comm-block.js';
-import { Dependencies } from '../dependencies.js';
 
 /** Bytes on one rank at the time when it holds most. */
 export interface PlanMemory {

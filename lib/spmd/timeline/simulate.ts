@@ -1,8 +1,9 @@
 /** Simulated timelines: when each node of a graph would run, in worlds of any size. */
+
+import { type Rates, type RatesName, ratesOf } from '../../compile/estimate/rates.js';
+import { type Task, tasksOf } from '../../compile/estimate/tasks.js';
 import { Graph } from '../../compile/graph/graph.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../../core/options.js';
-import { type Rates, type RatesName, ratesOf } from './rates.js';
-import { type Task, tasksOf } from './tasks.js';
 import { Timeline, type TimelineEntry } from './timeline.js';
 
 /** Options of {@link timeline}. */

@@ -1,8 +1,7 @@
 /** What the streams of a rank have to do for a graph, in the order in which they get it. */
-import type { Graph } from '../../compile/graph/graph.js';
-import type { Node } from '../../compile/graph/node.js';
-import { isView, isWait } from '../../compile/graph/traits.js';
-import { isCollective } from '../comm-block.js';
+import type { Graph } from '../graph/graph.js';
+import type { Node } from '../graph/node.js';
+import { isCollective, isView, isWait } from '../graph/traits.js';
 import { communicationSeconds, computeSeconds, type Rates } from './rates.js';
 import { communicationWork, computeWork } from './work.js';
 

@@ -1,9 +1,10 @@
 /** Which nodes of a graph depend on which: by values, and by memory that nodes write. */
-import type { Graph } from '../compile/graph/graph.js';
-import type { Node, Value } from '../compile/graph/node.js';
-import { writes } from '../compile/graph/traits.js';
-import { Memory, writtenValues } from '../compile/partition/memory.js';
-import type { NodeValue } from '../compile/partition/value-map.js';
+
+import { Memory, writtenValues } from '../partition/memory.js';
+import type { NodeValue } from '../partition/value-map.js';
+import type { Graph } from './graph.js';
+import type { Node, Value } from './node.js';
+import { writes } from './traits.js';
 
 const isComputed = (value: Value): value is NodeValue => 'node' in value;
 

@@ -1,13 +1,13 @@
 /** How much work a node of a graph is: floating-point operations, bytes in memory, bytes sent. */
 
-import type { Node, Value, ValueMeta } from '../../compile/graph/node.js';
-import { isView, isWait } from '../../compile/graph/traits.js';
-import { bytesOf, standIn, standIns, writtenValues } from '../../compile/partition/memory.js';
 import type { CollectiveCall, CollectiveGroup } from '../../core/collective.js';
 import type { CommandWriter } from '../../core/command.js';
 import { numelOf } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
-import { trafficOf } from '../../distributed/process-group/traffic.js';
+import { trafficOf } from '../../core/traffic.js';
+import type { Node, Value, ValueMeta } from '../graph/node.js';
+import { isView, isWait } from '../graph/traits.js';
+import { bytesOf, standIn, standIns, writtenValues } from '../partition/memory.js';
 
 /** The work of a kernel. */
 export interface ComputeWork {
