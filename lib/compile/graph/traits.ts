@@ -1,12 +1,17 @@
 /** Properties of nodes that passes select by, instead of by the names of ops. */
 import type { Trait } from '../../core/op.js';
-import { effectOf } from './effects.js';
+import { type EffectName, effectOf } from './effects.js';
 import type { Node } from './node.js';
 
 /** Whether the node changes memory that it did not allocate. */
 export function writes(node: Node): boolean {
   if (node.kind === 'effect') return !effectOf(node.effect as NonNullable<Node['effect']>).pure;
   return node.into !== null || (node.op !== null && node.op.mutates !== null);
+}
+
+/** Whether the node does something beside its values, so that no other may pass it. */
+export function isOrderedEffect({ kind, effect }: Node): boolean {
+  return kind === 'effect' && effect !== 'draw' && !effectOf(effect as EffectName).pure;
 }
 
 /** Whether other ranks take part in the call. */
