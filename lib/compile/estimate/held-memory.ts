@@ -55,25 +55,3 @@ export function heldMemory(graph: Graph, donated: ReadonlySet<Node> = new Set())
 }
 
 const isInput = ({ kind }: Node): boolean => kind === 'placeholder' || kind === 'constant';
-
-/** The most bytes that are held at once, if the nodes run in this order. */
-export function peakBytes(held: readonly HeldMemory[], order: readonly Node[]): number {
-  const positions = new Map(order.map((node, i) => [node, i]));
-  const changes = new Float64Array(order.length + 1);
-  for (const { bytes, nodes, isGiven, isKept } of held) {
-    let [from, to] = [order.length, 0];
-    for (const node of nodes) {
-      const at = positions.get(node) as number;
-      from = Math.min(from, at);
-      to = Math.max(to, at);
-    }
-    (changes[isGiven ? 0 : from] as number) += bytes;
-    if (!isKept) (changes[to + 1] as number) -= bytes;
-  }
-  let [now, peak] = [0, 0];
-  for (const change of changes) {
-    now += change;
-    peak = Math.max(peak, now);
-  }
-  return peak;
-}

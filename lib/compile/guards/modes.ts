@@ -4,6 +4,7 @@ import { type Device, getDefaultDevice } from '../../core/device.js';
 import { type DType, getDefaultDtype } from '../../core/dtype.js';
 import { hooks } from '../../core/hooks.js';
 import { lossMode } from '../../core/modes.js';
+import { config } from '../inductor.js';
 import type { Difference } from './facts.js';
 
 /** The modes that were on when it was made. */
@@ -13,6 +14,7 @@ export class ModeFacts {
   private readonly device: Device = getDefaultDevice();
   private readonly autocast: string = hooks.autocastState();
   private readonly isLossParallel: boolean = lossMode.parallel;
+  private readonly reorders: boolean | null = config.reorderForComputeCommOverlap;
 
   /** Whether the same modes are on now. */
   matches(): boolean {
@@ -21,19 +23,21 @@ export class ModeFacts {
       getDefaultDtype() === this.dtype &&
       lossMode.parallel === this.isLossParallel &&
       hooks.autocastState() === this.autocast &&
+      config.reorderForComputeCommOverlap === this.reorders &&
       getDefaultDevice() === this.device
     );
   }
 
   /** The modes by name, in words. */
   private get words(): Readonly<Record<string, string>> {
-    const { grad, dtype, device, autocast, isLossParallel } = this;
+    const { grad, dtype, device, autocast, isLossParallel, reorders } = this;
     return {
       'the grad mode': grad.inference ? 'inference' : grad.enabled ? 'on' : 'off',
       'the default dtype': dtype.name,
       'the default device': String(device),
       'mixed precision': /\w/.test(autocast) ? autocast : 'off',
       lossParallel: isLossParallel ? 'on' : 'off',
+      'inductor.config.reorderForComputeCommOverlap': String(reorders),
     };
   }
 

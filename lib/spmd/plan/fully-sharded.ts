@@ -82,7 +82,7 @@ function amongTensorRanks(
   { tensorRanks: ranks, tensorAlong: along }: DataRanks,
   rates: Rates,
 ): Task {
-  const { sentBytes } = communicationWork(node as Node, ranks);
+  const { sentBytes } = communicationWork(node as Node, { ranks });
   return { ...communication(name, sentBytes, waitsFor, { ranks, along }, rates), node };
 }
 

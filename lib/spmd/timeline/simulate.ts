@@ -1,7 +1,7 @@
 /** Simulated timelines: when each node of a graph would run, in worlds of any size. */
 
 import { type Rates, type RatesName, ratesNameOf, ratesOf } from '../../compile/estimate/rates.js';
-import { taskTimes } from '../../compile/estimate/task-times.js';
+import { Streams } from '../../compile/estimate/streams.js';
 import { type Task, tasksOf } from '../../compile/estimate/tasks.js';
 import { Graph } from '../../compile/graph/graph.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../../core/options.js';
@@ -32,9 +32,18 @@ export interface TimelineOptions {
 
 /** Runs tasks on two streams. */
 export function simulate(title: string, rates: Rates, tasks: readonly Task[]): Timeline {
+  const streams = new Streams();
+  const ends = new Map<Task, number>();
   const entries: TimelineEntry[] = [];
-  for (const { task, start, end, waited } of taskTimes(tasks)) {
-    const { name, lane, flops, bytes } = task;
+  for (const task of tasks) {
+    const { name, lane, seconds, flops, bytes } = task;
+    const ready = Math.max(0, ...task.waitsFor.map((other) => ends.get(other) ?? 0));
+    const isKernel = lane === 'compute';
+    const { computed } = streams;
+    const start = streams.run(isKernel, seconds, ready);
+    const waited = isKernel ? start - computed : 0;
+    const end = start + seconds;
+    ends.set(task, end);
     if (end > start || waited > 0)
       entries.push({ name, lane, called: null, start, end, waited, flops, bytes });
   }
