@@ -47,6 +47,7 @@ export {
 } from './graph/node.js';
 export type { SizePlace, SizeSymbol, SymbolicFields } from './graph/symbols.js';
 export * as inductor from './inductor.js';
+export { runAndGetKernelCode } from './kernel-code.js';
 export { defaultPartition } from './partition/default.js';
 export type { JointGraph, Partition } from './partition/joint-graph.js';
 export { type MinCutOptions, minCutRematerializationPartition } from './partition/min-cut.js';

@@ -112,11 +112,11 @@ export class OrderSearch {
   private try(moved: ReadonlySet<number>, place: number): void {
     if ([...moved].some((node) => this.is(node, startsCommunication))) return;
     const { order, estimates } = this;
-    const stays = (node: number): boolean => !moved.has(node);
+    const isFixed = (node: number): boolean => !moved.has(node);
     const trial = [
-      ...order.slice(0, place).filter(stays),
+      ...order.slice(0, place).filter(isFixed),
       ...order.filter((node) => moved.has(node)),
-      ...order.slice(place).filter(stays),
+      ...order.slice(place).filter(isFixed),
     ];
     const saved = this.seconds - estimates.seconds(trial);
     if (saved >= this.secondsOf(moved) / 2 && estimates.bytes(trial) <= this.mostBytes)
