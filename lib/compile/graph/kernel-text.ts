@@ -60,7 +60,9 @@ class KernelText {
       ...paramsOf(node.params),
       ...(step.draw < 0 ? [] : [`draw=${this.of(step.draw)}`]),
     ];
-    const results = Array.from({ length: step.outputs }, (_, i) =>
+    // An op that only changes its operands has no result.
+    const length = node.kind === 'call' ? node.metas.length : step.outputs;
+    const results = Array.from({ length }, (_, i) =>
       isInPlace && i === 0 ? this.of(overwritten) : this.newName(step),
     );
     for (const [i, name] of results.entries()) this.values.set(at + i, name);
