@@ -41,6 +41,7 @@ export {
   graphBreak,
 } from './compile/compile.js';
 export * as compiler from './compile/compiler.js';
+export * as inductor from './compile/inductor.js';
 export {
   Device,
   type DeviceName,

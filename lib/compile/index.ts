@@ -23,6 +23,7 @@ export {
 export * as compiler from './compiler.js';
 export { reset } from './compiler.js';
 export { markDynamic } from './dynamic-marks.js';
+export type { LinkRates, Rates, RatesName } from './estimate/rates.js';
 export type {
   FakeMemory,
   FakeMemoryHolder,
@@ -45,9 +46,17 @@ export {
   type ValueMeta,
 } from './graph/node.js';
 export type { SizePlace, SizeSymbol, SymbolicFields } from './graph/symbols.js';
+export * as inductor from './inductor.js';
+export { runAndGetKernelCode } from './kernel-code.js';
 export { defaultPartition } from './partition/default.js';
 export type { JointGraph, Partition } from './partition/joint-graph.js';
 export { type MinCutOptions, minCutRematerializationPartition } from './partition/min-cut.js';
+export { raiseCollectives } from './passes/collectives/raise-collectives.js';
+export {
+  type OverlapOptions,
+  reorderForOverlap,
+} from './passes/collectives/reorder-for-overlap.js';
+export { sinkWaits } from './passes/collectives/sink-waits.js';
 export { markRebound } from './rebound.js';
 export {
   CapturedStep,

@@ -61,6 +61,8 @@ export type Trait =
    * tensors run it, too.
    */
   | 'communicates'
+  /** Beside that: frees memory that another op has filled, and communicates nothing. */
+  | 'frees'
   /** The public function of its name takes the option `out`. */
   | 'out';
 

@@ -18,8 +18,8 @@ import type {
 } from './custom-op.js';
 import { type CustomShardingRule, shardingRuleOf } from './custom-sharding.js';
 
-function traitsOf(communicates: boolean | 'wait'): Trait[] {
-  if (communicates === 'wait') return ['communicates', 'wait'];
+function traitsOf(communicates: CheckedOptions['communicates']): Trait[] {
+  if (typeof communicates === 'string') return ['communicates', communicates];
   return communicates ? ['communicates'] : [];
 }
 

@@ -23,10 +23,10 @@ export interface CustomOpOptions {
    * Whether `fn` communicates between ranks, or manages memory of its own. It then gets distributed
    * tensors as they are, may return them and memory that it or an argument has, runs in the scope
    * of its caller, and under FakeTensorMode, too, which counts what it does. Changes of arguments
-   * in place are not checked. `'wait'`: `fn` ends what another op has started, and communicates no
-   * more. False by default.
+   * in place are not checked. `'wait'`: `fn` ends what another op has started. `'frees'`: it frees
+   * what another op has filled. Both communicate nothing. False by default.
    */
-  communicates?: boolean | 'wait';
+  communicates?: boolean | 'wait' | 'frees';
   /**
    * Positions of the arguments whose memory `fn` fills or frees, while others may have results on
    * it: passes over graphs keep what reads that memory on its side of the op. Unlike
@@ -203,7 +203,8 @@ function checkedOptions(name: string, options: CustomOpOptions): CheckedOptions 
     managesArgs = [],
     runsAgain = null,
   } = optionsOf('customOp', options, OPTIONS);
-  if (communicates !== 'wait') checkFlag('customOp', 'communicates', communicates);
+  if (communicates !== 'wait' && communicates !== 'frees')
+    checkFlag('customOp', 'communicates', communicates);
   checkFlag('customOp', 'keepsNoTensors', keepsNoTensors);
   if (runsAgain !== null) checkFunction('customOp', 'runsAgain', runsAgain);
   checkPositions(name, 'mutatesArgs', mutatesArgs);

@@ -1,12 +1,13 @@
 /**
  * Captures train steps for several ranks, and says what is wrong with a step that trains nothing.
  */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import type { Graph } from '../compile/graph/graph.js';
 import { type CapturedStep, captureStepOf } from '../compile/step/capture-step.js';
 import type { Distribute } from '../compile/step/distribute.js';
 import { CompileError, ShardingError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
-import { Dependencies } from './dependencies.js';
 import { mergeEqualCollectives } from './merge-collectives.js';
 import { listed, namesOf, parameterNames, type StepArguments } from './step-arguments.js';
 

@@ -1,7 +1,7 @@
 /** Blocks of communication: a collective, its waits, and what arranges its results. */
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
-import { isView, isWait } from '../compile/graph/traits.js';
+import { isCollective, isView, isWait } from '../compile/graph/traits.js';
 import type { Shape } from '../core/shape.js';
 
 /** A collective and the nodes that only prepare its results. */
@@ -19,10 +19,6 @@ export interface CommBlock {
   /** The nodes of the block whose values are used outside of it. */
   readonly outputs: readonly Node[];
 }
-
-/** Whether a node is a collective, and not the wait for one. */
-export const isCollective = (node: Node): boolean =>
-  (node.op?.traits.includes('collective') ?? false) && !isWait(node);
 
 /**
  * The block of a collective: its waits, and the views of what they return.

@@ -1,4 +1,6 @@
 /** Fuses all-reduces: several small ones become one of their flattened inputs. */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
 import type { NodeValue } from '../compile/partition/value-map.js';
@@ -8,7 +10,6 @@ import { numelOf } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from '../ops/join.js';
 import { type CommBlock, getAllCommBlocks } from './comm-block.js';
-import { Dependencies } from './dependencies.js';
 import { descendantsIn } from './graph-utils.js';
 import { graphOptimizationPass, type PassTarget } from './pass-contract.js';
 

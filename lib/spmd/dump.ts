@@ -4,9 +4,8 @@ import { dirname, join, resolve } from 'node:path';
 import type { Graph } from '../compile/graph/graph.js';
 import { formatMeta, type Node } from '../compile/graph/node.js';
 import { drawGraph } from '../compile/graph/picture/draw.js';
-import { isWait, writes } from '../compile/graph/traits.js';
+import { isCollective, isWait, writes } from '../compile/graph/traits.js';
 import { ArgumentError } from '../core/errors.js';
-import { isCollective } from './comm-block.js';
 
 /**
  * Writes graphs into a folder, which is made if it is missing: `name.txt`, a line a node,

@@ -1,7 +1,8 @@
 /** Questions about graphs: which nodes have a property, and what follows from some nodes. */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node } from '../compile/graph/node.js';
-import { Dependencies } from './dependencies.js';
 import type { PassTarget } from './pass-contract.js';
 
 /**

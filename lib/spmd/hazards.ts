@@ -1,10 +1,10 @@
 /** What would be wrong if nodes ran in the next iteration. */
 
+import { type Conflict, Dependencies } from '../compile/graph/dependencies.js';
 import { originText } from '../compile/graph/lint.js';
 import type { Node } from '../compile/graph/node.js';
 import type { NodeValue } from '../compile/partition/value-map.js';
 import { CompileError } from '../core/errors.js';
-import { type Conflict, Dependencies } from './dependencies.js';
 import type { IterGraph } from './iter-graph.js';
 
 /**

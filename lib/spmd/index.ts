@@ -2,6 +2,8 @@
 import '../runtime.js';
 import '../runtime-distributed.js';
 
+export type { LinkRates, Rates, RatesName } from '../compile/estimate/rates.js';
+export type { Lane } from '../compile/estimate/tasks.js';
 export { type CommBlock, getAllCommBlocks, getCommBlock } from './comm-block.js';
 export { commFusionWithConcat } from './comm-fusion.js';
 export { scheduleCommWait } from './comm-wait.js';
@@ -38,10 +40,8 @@ export {
 export { removeCopyFromOptimizer } from './remove-copy.js';
 export { splitFusedOptimizer } from './split-optimizer.js';
 export { StepModule } from './step-module.js';
-export type { LinkRates, Rates, RatesName } from './timeline/rates.js';
 export { type RecordTimelineOptions, recordTimeline } from './timeline/record.js';
 export { type TimelineOptions, timeline } from './timeline/simulate.js';
-export type { Lane } from './timeline/tasks.js';
 export { Timeline, type TimelineEntry } from './timeline/timeline.js';
 export {
   GraphModuleTransformation,

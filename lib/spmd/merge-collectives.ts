@@ -1,12 +1,12 @@
 /** Merges collectives that reduce or gather the same value. */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import { equalCalls } from '../compile/graph/eliminate.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
-import { isWait } from '../compile/graph/traits.js';
+import { isCollective, isWait } from '../compile/graph/traits.js';
 import { RECOMPUTED } from '../compile/partition/tags.js';
 import { ValueMap } from '../compile/partition/value-map.js';
-import { isCollective } from './comm-block.js';
-import { Dependencies } from './dependencies.js';
 
 /**
  * Removes each collective that repeats an earlier one: equal op, parameters and operand, whose

@@ -1,10 +1,13 @@
 /** Moves the communication of some gradients, and their part of the optimizer's step. */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
+import { isCollective } from '../compile/graph/traits.js';
+import { sinkSomeWaits } from '../compile/passes/collectives/sink-waits.js';
 import { ArgumentError } from '../core/errors.js';
-import { type CommBlock, getAllCommBlocks, getCommBlock, isCollective } from './comm-block.js';
-import { scheduleCommWait, waitLate } from './comm-wait.js';
-import { Dependencies } from './dependencies.js';
+import { type CommBlock, getAllCommBlocks, getCommBlock } from './comm-block.js';
+import { scheduleCommWait } from './comm-wait.js';
 import { findAllDescendants } from './graph-utils.js';
 import type { IterGraphModule } from './iter-graph-module.js';
 import { type FusedOptimizerBlock, getAllFusedOptimizerBlocks } from './optimizer-blocks.js';
@@ -130,7 +133,7 @@ function divideByLastCollective(module: IterGraphModule, optimizer: FusedOptimiz
     const early = grads.filter((value) => !isLast(value));
     if (early.length === grads.length) continue;
     if (early.length > 0) splitFusedOptimizer(module, optimizer, early);
-    waitLate(graph, [block]);
+    sinkSomeWaits(graph, (wait) => block.waitNodes.includes(wait));
     return;
   }
 }

@@ -1,9 +1,10 @@
 /** The parts of a graph that update parameters: a count of steps, and one call for many of them. */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
 import type { NodeValue } from '../compile/partition/value-map.js';
 import { parseOperands } from '../core/operands.js';
-import { Dependencies } from './dependencies.js';
 import type { PassTarget } from './pass-contract.js';
 
 /** The operands of a call that takes lists of tensors, by the name of the list. */

@@ -1,8 +1,9 @@
 /** Removes copies that an optimizer makes and nobody reads. */
+
+import { Dependencies } from '../compile/graph/dependencies.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node } from '../compile/graph/node.js';
 import { writtenValues } from '../compile/partition/memory.js';
-import { Dependencies } from './dependencies.js';
 import { graphOptimizationPass, type PassTarget } from './pass-contract.js';
 
 /**

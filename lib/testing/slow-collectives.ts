@@ -4,11 +4,11 @@ import { DistributedError } from '../core/errors.js';
 import { addLateResult, type LateResult } from '../core/late-results.js';
 import { checkNumber, optionsOf } from '../core/options.js';
 import { currentRuntime } from '../core/rank-runtime.js';
+import { trafficOf } from '../core/traffic.js';
 import {
   type CollectiveRecord,
   watchCollectives,
 } from '../distributed/process-group/process-group.js';
-import { trafficOf } from '../distributed/process-group/traffic.js';
 
 /** The connection of {@link slowCollectives}. */
 export interface SlowConnection {

@@ -17,11 +17,13 @@ import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { BySizes } from '../graph/symbols.js';
+import { config } from '../inductor.js';
 import { checkedOnce, expectedOutputs, madeBy } from '../outputs.js';
 import { checkPartition } from '../partition/check-partition.js';
 import { defaultPartition } from '../partition/default.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { isTagged } from '../partition/tags.js';
+import { reorderForOverlap } from '../passes/collectives/reorder-for-overlap.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
 import { functionalise } from '../passes/functionalise.js';
 import { writeLowResults } from '../passes/low-results.js';
@@ -70,12 +72,23 @@ const plain: PlanBuilder = (graph, donated) => {
   return (...inputs) => plan.run(inputs);
 };
 
-/** The same after calls were fused. Others may read the graph, so that a copy is. */
+/** The same after calls were fused and reordered. Others may read the graph, so that a copy is. */
 const fused: PlanBuilder = (from, donated) => {
   const { graph } = copyGraph(from);
   fusePointwise(graph);
+  overlapCommunication(graph, donated);
   return plain(graph, donated);
 };
+
+/** The part of its time that a graph must gain to be reordered without being asked. */
+const LEAST_GAIN = 0.01;
+
+/** Reorders the graph as the settings say. */
+function overlapCommunication(graph: Graph, donated: readonly number[]): void {
+  const { reorderForComputeCommOverlap: wish } = config;
+  if (wish !== false)
+    reorderForOverlap(graph, { donated, leastGain: wish === null ? LEAST_GAIN : 0 });
+}
 
 /** Runs the calls of a lowered graph in order, by commands that are encoded once. */
 const runAsPlan: LoweredCompiler = ({ graph }) => plain(graph, []);

@@ -1,6 +1,6 @@
 /**
  * Records ops and effects as nodes of a graph, and knows the value of every tensor. Tensors of the
- * program are borrowed when an op first meets them. What a graph cannot repeat ends the capture.
+ * program are borrowed when an op meets them. What a graph cannot repeat ends the capture.
  */
 import { type GradMode, gradMode } from '../../autograd/grad-mode.js';
 import { aliasOf } from '../../core/alias-of.js';
@@ -63,7 +63,7 @@ export class Recorder {
   unrecordedCalls = 0;
   /** The call that captures a whole train step; null for other captures. */
   stepCaller: string | null = null;
-  /** The backward pass that the capture runs. `isOpen`: whether the graph has its begin. */
+  /** The backward pass that runs, and whether the graph has its begin. */
   pass: { isOpen: boolean } | null = null;
   /** Plain tensors that are distributed for the capture, with what stands for their memory. */
   readonly distributed = new Map<Tensor, Tensor>();
@@ -314,9 +314,7 @@ export class Recorder {
   }
 
   /** The position of an input; -1 for other tensors. */
-  positionOf(t: Tensor): number {
-    return this.inputs.get(t) ?? -1;
-  }
+  readonly positionOf = (t: Tensor): number => this.inputs.get(t) ?? -1;
 
   /** Whether the tensor is of the program, and not made by the capture. */
   readonly isBorrowed = (t: Tensor): boolean => this.borrowed.has(t);

@@ -3,9 +3,15 @@ import type { Device } from '../../core/device.js';
 import { isContiguousLayout, numelOf, type Shape, sameShape } from '../../core/shape.js';
 import { nativeCall, prepareDevice, writer } from '../../eager/submit.js';
 import { catOp } from '../../ops/join.js';
-import { effectOf } from '../graph/effects.js';
 import type { Node, Value, ValueMeta } from '../graph/node.js';
-import { communicates, isElementwise, isView, isWait, writes } from '../graph/traits.js';
+import {
+  communicates,
+  isElementwise,
+  isOrderedEffect,
+  isView,
+  isWait,
+  writes,
+} from '../graph/traits.js';
 import { standIn } from '../partition/memory.js';
 import type { NodeValue } from '../partition/value-map.js';
 
@@ -21,8 +27,7 @@ export function canFuseOn(device: Device): boolean {
  * runs code of the program.
  */
 export function isBarrier(node: Node): boolean {
-  if (node.kind === 'effect')
-    return node.effect !== 'draw' && !effectOf(node.effect as NonNullable<Node['effect']>).pure;
+  if (node.kind === 'effect') return isOrderedEffect(node);
   return writes(node) || communicates(node) || isWait(node) || node.op?.compute != null;
 }
 

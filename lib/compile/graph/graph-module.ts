@@ -12,6 +12,8 @@ import { copyAtSizes } from './copy.js';
 import { droppedAfter } from './dropped.js';
 import { effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
+import { graphWatch } from './graph-watch.js';
+import { kernelText } from './kernel-text.js';
 import { lint } from './lint.js';
 import type { Node, NodeOrigin, Value, ValueMeta } from './node.js';
 import { type NumberedStep, type Region, regionsOf } from './regions.js';
@@ -69,6 +71,7 @@ export class GraphModule {
   /** What a graph of local ops frees after each step; null where the tape may hold values. */
   private dropped: readonly (readonly number[])[] | null = null;
   private text = '';
+  private numbered: NumberedSteps | null = null;
   /** What calls of a dynamic graph run; null for a graph of fixed shapes. */
   private specialised: BySizes<GraphModule> | null = null;
 
@@ -84,6 +87,16 @@ export class GraphModule {
     return this.text;
   }
 
+  /** What a run executes, as text. @internal */
+  get kernelCode(): string {
+    const { title } = this.graph;
+    const calls = `${this.steps.length} calls op by op`;
+    return kernelText(
+      `${title === '' ? 'a graph' : title}: ${calls}`,
+      this.numbered as NumberedSteps,
+    );
+  }
+
   /**
    * Applies edits of the graph. @throws CompileError if a node uses a later one
    */
@@ -91,6 +104,7 @@ export class GraphModule {
     lint(this.graph);
     const numbered = numberedSteps(this.graph);
     const { steps, placeholders, results, initial } = numbered;
+    this.numbered = numbered;
     this.steps = steps;
     this.placeholders = placeholders;
     this.results = results;
@@ -129,6 +143,7 @@ export class GraphModule {
         { expected: this.placeholders.length, given: inputs.length },
       );
     if (this.specialised !== null) return this.specialisedFor(inputs).run(inputs);
+    if (graphWatch.current !== null && layers.backend.capture === null) graphWatch.current(this);
     const values = this.initial.slice();
     for (let i = 0; i < this.placeholders.length; i++)
       values[this.placeholders[i] as number] = inputs[i] as RunValue;
@@ -245,6 +260,8 @@ export interface NumberedSteps {
   readonly initial: readonly RunValue[];
   /** What is known of each value; null where nothing is. */
   readonly metas: readonly (ValueMeta | null)[];
+  /** The names of values that are there before the first step; null for others. */
+  readonly names: readonly (string | null)[];
 }
 
 /** Numbers the values of a graph. @internal */
@@ -270,13 +287,15 @@ export function numberedSteps(graph: Graph): NumberedSteps {
   }
   const results = graph.outputs.map((value) => numbers.of(value));
   const placeholders = graph.placeholders.map((node) => numbers.of({ node, output: 0 }));
-  return { steps, placeholders, results, initial: numbers.initial, metas: numbers.metas };
+  const { initial, metas, names } = numbers;
+  return { steps, placeholders, results, initial, metas, names };
 }
 
 /** Assigns an index to every value of a graph. */
 class Numbering {
   readonly initial: RunValue[] = [];
   readonly metas: (ValueMeta | null)[] = [];
+  readonly names: (string | null)[] = [];
   private readonly first = new Map<Node, number>();
 
   add(node: Node): number {
@@ -285,6 +304,7 @@ class Numbering {
     for (let i = 0; i < outputsOf(node); i++) {
       this.initial.push(node.tensor);
       this.metas.push(node.metas[i] ?? null);
+      this.names.push(node.kind === 'call' || node.kind === 'effect' ? null : node.name);
     }
     return at;
   }
@@ -292,6 +312,7 @@ class Numbering {
   of(value: Value): number {
     if ('number' in value) {
       this.metas.push(null);
+      this.names.push(String(value.number.scalarValue));
       return this.initial.push(value.number) - 1;
     }
     return (this.first.get(value.node) as number) + value.output;

@@ -1,7 +1,6 @@
 /** Properties of nodes that passes select by, instead of by the names of ops. */
-
 import type { Trait } from '../../core/op.js';
-import { effectOf } from './effects.js';
+import { type EffectName, effectOf } from './effects.js';
 import type { Node } from './node.js';
 
 /** Whether the node changes memory that it did not allocate. */
@@ -10,12 +9,27 @@ export function writes(node: Node): boolean {
   return node.into !== null || (node.op !== null && node.op.mutates !== null);
 }
 
+/** Whether the node does something beside its values, so that no other may pass it. */
+export function isOrderedEffect({ kind, effect }: Node): boolean {
+  return kind === 'effect' && effect !== 'draw' && !effectOf(effect as EffectName).pure;
+}
+
 /** Whether other ranks take part in the call. */
 export function communicates({ op }: Node): boolean {
-  if (op === null || op.traits.includes('wait')) return false;
-  return ['collective', 'placement', 'communicates'].some((trait) =>
-    op.traits.includes(trait as Trait),
-  );
+  if (op === null || op.traits.includes('wait') || op.traits.includes('frees')) return false;
+  return op.traits.some((trait) => COMMUNICATING.has(trait));
+}
+
+const COMMUNICATING: ReadonlySet<Trait> = new Set(['collective', 'placement', 'communicates']);
+
+/** Whether the node begins communication, which ends with the wait for its result. */
+export function startsCommunication(node: Node): boolean {
+  return communicates(node) && !isWait(node);
+}
+
+/** Whether the node is a collective of the library, and not the wait for one. */
+export function isCollective(node: Node): boolean {
+  return (node.op?.traits.includes('collective') ?? false) && !isWait(node);
 }
 
 /** Whether the node draws random numbers. */

@@ -5,6 +5,7 @@ import { type DType, getDefaultDtype } from '../../core/dtype.js';
 import { hooks } from '../../core/hooks.js';
 import { lossMode } from '../../core/modes.js';
 import { config } from '../config.js';
+import { config as inductorConfig } from '../inductor.js';
 import type { Difference } from './facts.js';
 
 /** The modes that were on when it was made. */
@@ -15,6 +16,7 @@ export class ModeFacts {
   private readonly autocast: string = hooks.autocastState();
   private readonly isLossParallel: boolean = lossMode.parallel;
   private readonly skipFsdpHooks: boolean = config.skipFsdpHooks;
+  private readonly reorders: boolean | null = inductorConfig.reorderForComputeCommOverlap;
 
   /** Whether the same modes are on now. */
   matches(): boolean {
@@ -24,13 +26,14 @@ export class ModeFacts {
       lossMode.parallel === this.isLossParallel &&
       config.skipFsdpHooks === this.skipFsdpHooks &&
       hooks.autocastState() === this.autocast &&
+      inductorConfig.reorderForComputeCommOverlap === this.reorders &&
       getDefaultDevice() === this.device
     );
   }
 
   /** The modes by name, in words. */
   private get words(): Readonly<Record<string, string>> {
-    const { grad, dtype, device, autocast, isLossParallel, skipFsdpHooks } = this;
+    const { grad, dtype, device, autocast, isLossParallel, skipFsdpHooks, reorders } = this;
     return {
       'the grad mode': grad.inference ? 'inference' : grad.enabled ? 'on' : 'off',
       'the default dtype': dtype.name,
@@ -38,6 +41,7 @@ export class ModeFacts {
       'mixed precision': /\w/.test(autocast) ? autocast : 'off',
       lossParallel: isLossParallel ? 'on' : 'off',
       'compiler.config.skipFsdpHooks': skipFsdpHooks ? 'on' : 'off',
+      'inductor.config.reorderForComputeCommOverlap': String(reorders),
     };
   }
 

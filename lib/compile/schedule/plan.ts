@@ -8,6 +8,8 @@ import { Tensor } from '../../core/tensor.js';
 import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import type { Step } from '../graph/graph-module.js';
+import { graphWatch } from '../graph/graph-watch.js';
+import { kernelText } from '../graph/kernel-text.js';
 import { lint } from '../graph/lint.js';
 import { stepWatch } from '../graph/step-watch.js';
 import { isOwnCollective, type PlanValues, planValues } from './plan-values.js';
@@ -35,6 +37,7 @@ export interface PlanSummary {
  */
 export class CompiledPlan {
   private readonly values: PlanValues;
+  private readonly title: string;
   private parts: readonly Part[] = [];
   /** The values that are freed after each part. */
   private freed: readonly (readonly number[])[] = [];
@@ -44,6 +47,7 @@ export class CompiledPlan {
   /** `donated`: see {@link buildPlan}. */
   constructor(graph: Graph, donated: readonly number[] = []) {
     lint(graph);
+    this.title = graph.title;
     this.values = planValues(graph, donated);
     this.encode();
   }
@@ -75,6 +79,15 @@ export class CompiledPlan {
     };
   }
 
+  /** What a run executes, as text. @internal */
+  get kernelCode(): string {
+    const { segments, commands, single } = this.summary;
+    const title = this.title === '' ? 'a graph' : this.title;
+    const encoded = `${counted(commands, 'command')} in ${counted(segments, 'segment')}`;
+    const first = `${title}: ${encoded}, ${counted(single, 'call')} one by one`;
+    return kernelText(first, this.values, this.values.updated);
+  }
+
   /**
    * Runs the graph on one value for each placeholder. Intermediate results have no tensors; outputs
    * belong to the open scope or the garbage collector, as those of ops.
@@ -98,6 +111,7 @@ export class CompiledPlan {
     const values = initial.slice();
     for (let i = 0; i < placeholders.length; i++)
       values[placeholders[i] as number] = inputs[i] as RunValue;
+    graphWatch.current?.(this);
     const watch = stepWatch.current;
     for (let i = 0; i < this.parts.length; i++) {
       const part = this.parts[i] as Part;
@@ -112,6 +126,8 @@ export class CompiledPlan {
     return outputs;
   }
 }
+
+const counted = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;
 
 /**
  * Encodes a lowered graph. Later edits of the graph do not change the plan.

@@ -6,12 +6,12 @@ import { ShardingError } from '../../core/errors.js';
 import { modulePath } from '../../core/module-path.js';
 import { checkFunction } from '../../core/options.js';
 import { numelOf } from '../../core/shape.js';
+import { trafficOf } from '../../core/traffic.js';
 import {
   type CollectiveRecord,
   watchCollectives,
 } from '../../distributed/process-group/process-group.js';
 import { findContext } from '../../distributed/process-group/rank-context.js';
-import { trafficOf } from '../../distributed/process-group/traffic.js';
 import { causeText } from '../redistribute/policy.js';
 import { formatTable } from './terminal.js';
 

@@ -64,8 +64,12 @@ const options = { communicates: true, keepsNoTensors: true } as const;
 const startUnshard = library
   .customOp(
     'fsdp::startUnshard',
-    { ...options, runsAgain: (_: unknown, group: GroupOfOps) => group.reshardsAfterForward },
-    (_shards: readonly Tensor[], group: GroupOfOps): Tensor => {
+    {
+      ...options,
+      managesArgs: [1],
+      runsAgain: (_shards: unknown, _on: unknown, group: GroupOfOps) => group.reshardsAfterForward,
+    },
+    (_shards: readonly Tensor[], _memory: readonly Tensor[], group: GroupOfOps): Tensor => {
       group.beginForward();
       return empty([0], { dtype: uint8, device: 'cpu' });
     },
@@ -106,7 +110,12 @@ export const unshard = library
   )
   .registerFake((_, group) => group.describeWhole())
   .registerDecomposition((shards, group, keepsRows) =>
-    finishUnshard(startUnshard(shards, group), group.wholeMemory, group, keepsRows),
+    finishUnshard(
+      startUnshard(shards, group.wholeMemory, group),
+      group.wholeMemory,
+      group,
+      keepsRows,
+    ),
   )
   .registerAutograd({
     setupContext: (_ctx, [, group]) => ({ group }),
@@ -118,7 +127,7 @@ export const unshard = library
 export const reshard = library
   .customOp(
     'fsdp::reshard',
-    { ...options, managesArgs: [0] },
+    { ...options, communicates: 'frees', managesArgs: [0] },
     (_whole: readonly Tensor[], group: GroupOfOps, keepsRows: boolean, isRecorded: boolean): void =>
       group.endForward(keepsRows ? 'rows' : 'nothing', isRecorded),
   )
@@ -126,7 +135,9 @@ export const reshard = library
 
 /** Ends a forward whose whole parameters stay for backward. */
 export const endForward = library
-  .customOp('fsdp::endForward', options, (group: GroupOfOps): void => group.endForward('all', true))
+  .customOp('fsdp::endForward', { ...options, communicates: 'frees' }, (group: GroupOfOps): void =>
+    group.endForward('all', true),
+  )
   .registerFake(() => undefined);
 
 /** The local gradients of shards, from those that came of whole parameters. */

@@ -1,4 +1,6 @@
 /** The groups of parameters that fully sharded data parallelism gathers and reduces together. */
+
+import type { Dependencies } from '../../compile/graph/dependencies.js';
 import type { Graph } from '../../compile/graph/graph.js';
 import type { Node, ValueMeta } from '../../compile/graph/node.js';
 import type { StepGradient } from '../../compile/step/gradients.js';
@@ -6,7 +8,6 @@ import type { StepInput } from '../../compile/step/lifts.js';
 import type { DType } from '../../core/dtype.js';
 import { sameShape } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
-import type { Dependencies } from '../dependencies.js';
 import { type DataRanks, scopeOf } from './data-ranks.js';
 import { reductionOf, type StepParts } from './memory.js';
 

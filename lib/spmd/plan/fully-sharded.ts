@@ -2,11 +2,12 @@
  * A data parallel step as fully sharded data parallelism would take it: a model of what fullyShard
  * does to each group of parameters, on the graph of the step without it.
  */
+
+import { communicationSeconds, computeSeconds, type Rates } from '../../compile/estimate/rates.js';
+import { type Task, waitTask } from '../../compile/estimate/tasks.js';
+import { communicationWork } from '../../compile/estimate/work.js';
+import { Dependencies } from '../../compile/graph/dependencies.js';
 import type { Node } from '../../compile/graph/node.js';
-import { Dependencies } from '../dependencies.js';
-import { communicationSeconds, computeSeconds, type Rates } from '../timeline/rates.js';
-import { type Task, waitTask } from '../timeline/tasks.js';
-import { communicationWork } from '../timeline/work.js';
 import { type DataRanks, scopeOf } from './data-ranks.js';
 import { castsOf, type Group, groupsOf, type Sharded } from './fsdp-groups.js';
 import type { Held, StepParts } from './memory.js';
@@ -81,7 +82,7 @@ function amongTensorRanks(
   { tensorRanks: ranks, tensorAlong: along }: DataRanks,
   rates: Rates,
 ): Task {
-  const { sentBytes } = communicationWork(node as Node, ranks);
+  const { sentBytes } = communicationWork(node as Node, { ranks });
   return { ...communication(name, sentBytes, waitsFor, { ranks, along }, rates), node };
 }
 

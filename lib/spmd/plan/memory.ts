@@ -1,13 +1,13 @@
 /** The memory that a rank holds while the graph of a step runs, by what it is for. */
+
+import { heldMemory } from '../../compile/estimate/held-memory.js';
+import { Dependencies } from '../../compile/graph/dependencies.js';
 import type { Graph } from '../../compile/graph/graph.js';
-import type { Node, Value } from '../../compile/graph/node.js';
-import { isView, isWait } from '../../compile/graph/traits.js';
-import { bytesOf } from '../../compile/partition/memory.js';
+import type { Node } from '../../compile/graph/node.js';
+import { isCollective, isView, isWait } from '../../compile/graph/traits.js';
 import type { NodeValue } from '../../compile/partition/value-map.js';
 import type { StepGradient } from '../../compile/step/gradients.js';
 import type { StepInput } from '../../compile/step/lifts.js';
-import { isCollective } from '../comm-block.js';
-import { Dependencies } from '../dependencies.js';
 
 /** Bytes on one rank at the time when it holds most. */
 export interface PlanMemory {
@@ -100,37 +100,20 @@ export function heldBy(
   gradients: readonly NodeValue[],
 ): Held[] {
   const dependencies = new Dependencies(graph);
+  const { positionOf } = dependencies;
   const byNode = new Map(inputs.map((input) => [input.node.id, input]));
   const ofGradients = new Set(gradients.map((value) => dependencies.memoryOf(value)));
   const last = graph.nodes.length - 1;
-  const held = new Map<object, { -readonly [key in keyof Held]: Held[key] }>();
-  const use = (value: Value, at: number): void => {
-    const block = 'node' in value ? held.get(dependencies.memoryOf(value)) : undefined;
-    if (block !== undefined) block.to = Math.max(block.to, at);
-  };
-  graph.nodes.forEach((node, at) => {
-    for (const value of node.reads) use(value, at);
-    node.metas.forEach((meta, output) => {
-      const memory = dependencies.memoryOf({ node, output });
-      if (held.has(memory)) return;
-      const input = byNode.get(node.id);
-      const role =
-        (input === undefined ? undefined : ROLES[input.role]) ??
-        (ofGradients.has(memory) ? 'gradients' : 'activations');
-      held.set(memory, {
-        role,
-        bytes: bytesOf(meta),
-        from: at,
-        to: isInput(node) ? last : at,
-        value: { node, output },
-      });
-    });
+  return heldMemory(graph).map(({ value, bytes, nodes, isKept }) => {
+    const input = byNode.get(value.node.id);
+    const role =
+      (input === undefined ? undefined : ROLES[input.role]) ??
+      (ofGradients.has(dependencies.memoryOf(value)) ? 'gradients' : 'activations');
+    const from = positionOf(value.node);
+    const to = isKept ? last : Math.max(...nodes.map(positionOf));
+    return { role, bytes, from, to, value };
   });
-  for (const value of graph.outputs) use(value, last);
-  return [...held.values()];
 }
-
-const isInput = ({ kind }: Node): boolean => kind === 'placeholder' || kind === 'constant';
 
 /** The roles at the node at which the sum is largest. */
 export function peakOf(held: readonly Held[]): PlanMemory {

@@ -1,4 +1,6 @@
 /** What a plan is for, and how it estimates. */
+
+import { type Rates, type RatesName, ratesOf } from '../../compile/estimate/rates.js';
 import { type DType, type DTypeLike, dtypeOf } from '../../core/dtype.js';
 import { ArgumentError } from '../../core/errors.js';
 import {
@@ -11,7 +13,6 @@ import {
 } from '../../core/options.js';
 import { isPlain } from '../../core/plain-object.js';
 import { MOST_FAKE_RANKS } from '../../distributed/launch/fake-world.js';
-import { type Rates, type RatesName, ratesOf } from '../timeline/rates.js';
 import { LAYOUTS, type LayoutName, type ShardParameter } from './layouts.js';
 
 /** The ranks that a plan is for; none of them exists. */

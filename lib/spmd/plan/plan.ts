@@ -1,5 +1,6 @@
 /** What a train step would send, hold and take on any mesh, for several parallel layouts. */
 
+import { type Task, tasksOf } from '../../compile/estimate/tasks.js';
 import { FakeTensorMode } from '../../compile/fake-tensor-mode.js';
 import { ArgumentError, DistributedError, ShardwiseError } from '../../core/errors.js';
 import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
@@ -11,7 +12,6 @@ import { scheduleCommWait } from '../comm-wait.js';
 import { IterGraphModule } from '../iter-graph-module.js';
 import { StepModule } from '../step-module.js';
 import { simulate } from '../timeline/simulate.js';
-import { type Task, tasksOf } from '../timeline/tasks.js';
 import type { Timeline } from '../timeline/timeline.js';
 import type { DataRanks } from './data-ranks.js';
 import { fullySharded } from './fully-sharded.js';

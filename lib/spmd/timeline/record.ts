@@ -1,9 +1,12 @@
 /** Recorded timelines: when ranks have run each node of a graph, by marks in their streams. */
+
+import { PendingResults } from '../../compile/estimate/tasks.js';
+import { communicationWork, computeWork, runsNothing } from '../../compile/estimate/work.js';
 import type { RunValue } from '../../compile/graph/effects.js';
 import type { Step } from '../../compile/graph/graph-module.js';
 import type { Node } from '../../compile/graph/node.js';
 import { type StepWatch, stepWatch } from '../../compile/graph/step-watch.js';
-import { isView, isWait } from '../../compile/graph/traits.js';
+import { isCollective, isView, isWait } from '../../compile/graph/traits.js';
 import { StreamClock, type StreamMark } from '../../compile/schedule/stream-clock.js';
 import type { CollectiveGroup } from '../../core/collective.js';
 import { type Device, deviceByCode } from '../../core/device.js';
@@ -14,10 +17,7 @@ import { checkFunction, checkSynchronous, optionsOf, unexpected } from '../../co
 import { currentRuntime } from '../../core/rank-runtime.js';
 import { Tensor } from '../../core/tensor.js';
 import { streamDone } from '../../distributed/engines/native-engine.js';
-import { isCollective } from '../comm-block.js';
-import { PendingResults } from './tasks.js';
 import { Timeline, type TimelineEntry } from './timeline.js';
-import { communicationWork, computeWork, runsNothing } from './work.js';
 
 /** Options of {@link recordTimeline}. */
 export interface RecordTimelineOptions {

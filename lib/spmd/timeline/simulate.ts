@@ -1,8 +1,10 @@
 /** Simulated timelines: when each node of a graph would run, in worlds of any size. */
+
+import { type Rates, type RatesName, ratesNameOf, ratesOf } from '../../compile/estimate/rates.js';
+import { Streams } from '../../compile/estimate/streams.js';
+import { type Task, tasksOf } from '../../compile/estimate/tasks.js';
 import { Graph } from '../../compile/graph/graph.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../../core/options.js';
-import { type Rates, type RatesName, ratesOf } from './rates.js';
-import { type Task, tasksOf } from './tasks.js';
 import { Timeline, type TimelineEntry } from './timeline.js';
 
 /** Options of {@link timeline}. */
@@ -30,18 +32,17 @@ export interface TimelineOptions {
 
 /** Runs tasks on two streams. */
 export function simulate(title: string, rates: Rates, tasks: readonly Task[]): Timeline {
+  const streams = new Streams();
   const ends = new Map<Task, number>();
   const entries: TimelineEntry[] = [];
-  let [computed, communicated] = [0, 0];
   for (const task of tasks) {
-    const { name, lane, flops, bytes } = task;
+    const { name, lane, seconds, flops, bytes } = task;
     const ready = Math.max(0, ...task.waitsFor.map((other) => ends.get(other) ?? 0));
-    const isCompute = lane === 'compute';
-    const start = isCompute ? Math.max(computed, ready) : Math.max(computed, communicated, ready);
-    const end = start + task.seconds;
-    const waited = isCompute ? start - computed : 0;
-    if (isCompute) computed = end;
-    else communicated = end;
+    const isKernel = lane === 'compute';
+    const { computed } = streams;
+    const start = streams.run(isKernel, seconds, ready);
+    const waited = isKernel ? start - computed : 0;
+    const end = start + seconds;
     ends.set(task, end);
     if (end > start || waited > 0)
       entries.push({ name, lane, called: null, start, end, waited, flops, bytes });
@@ -77,7 +78,7 @@ export function timeline(graph: Graph, options: TimelineOptions = {}): Timeline 
   const name = 'timeline';
   if (!(graph instanceof Graph)) throw unexpected(name, 'graph', 'a graph', graph);
   const {
-    rates = deviceOf(graph),
+    rates = ratesNameOf(graph),
     worldSize = null,
     title = graph.title,
     waits = 'graph',
@@ -105,9 +106,4 @@ function meanTimes(measured: readonly Timeline[]): Map<string, number> {
   const mean = (values: readonly number[]): number =>
     values.reduce((sum, value) => sum + value, 0) / values.length;
   return new Map([...times].map(([name, values]) => [name, mean(values)]));
-}
-
-function deviceOf(graph: Graph): RatesName {
-  const isOnGpu = graph.nodes.some(({ metas }) => metas.some((m) => m.device.type === 'cuda'));
-  return isOnGpu ? 'h200' : 'cpu';
 }

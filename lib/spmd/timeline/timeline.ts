@@ -1,8 +1,9 @@
 /** Timelines: when each node of a graph runs, and how long ranks wait for communication. */
+
+import type { Rates } from '../../compile/estimate/rates.js';
+import type { Lane } from '../../compile/estimate/tasks.js';
 import { drawTimeline } from './picture.js';
-import type { Rates } from './rates.js';
 import { printTimeline } from './table.js';
-import type { Lane } from './tasks.js';
 
 /** A node in a {@link Timeline}. */
 export interface TimelineEntry {

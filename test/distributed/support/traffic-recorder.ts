@@ -1,9 +1,10 @@
 /** Records the traffic of collectives by group, for tests of worlds without peers. */
+
+import { type Traffic, trafficOf } from '../../../lib/core/traffic.js';
 import {
   type ProcessGroup,
   watchCollectives,
 } from '../../../lib/distributed/process-group/process-group.js';
-import { type Traffic, trafficOf } from '../../../lib/distributed/process-group/traffic.js';
 
 /** The calls of one group, and their traffic on this rank. */
 export interface GroupTraffic extends Traffic {

@@ -1,13 +1,13 @@
 /** How much work a node of a graph is: floating-point operations, bytes in memory, bytes sent. */
 
-import type { Node, Value, ValueMeta } from '../../compile/graph/node.js';
-import { isView, isWait } from '../../compile/graph/traits.js';
-import { bytesOf, standIn, standIns, writtenValues } from '../../compile/partition/memory.js';
 import type { CollectiveCall, CollectiveGroup } from '../../core/collective.js';
 import type { CommandWriter } from '../../core/command.js';
 import { numelOf } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
-import { trafficOf } from '../../distributed/process-group/traffic.js';
+import { trafficOf } from '../../core/traffic.js';
+import type { Node, Value, ValueMeta } from '../graph/node.js';
+import { isCollective, isView, isWait } from '../graph/traits.js';
+import { bytesOf, standIn, standIns, writtenValues } from '../partition/memory.js';
 
 /** The work of a kernel. */
 export interface ComputeWork {
@@ -100,11 +100,22 @@ interface CollectiveParams {
   readonly root?: number;
 }
 
-/**
- * The work of a collective. `ranks`: as if its group had another size, with as much data on each
- * rank.
- */
-export function communicationWork(node: Node, ranks: number | null = null): CommunicationWork {
+/** How {@link communicationWork} reads a node. */
+export interface CommunicationOptions {
+  /** As if the group had another size, with as much data on each rank; null for its own. */
+  readonly ranks?: number | null;
+  /** The waits for the result, from which the bytes of an op of the program follow. */
+  readonly waits?: readonly Node[];
+  /** Counts the bytes of the rank that sends most, so that all ranks count the same. */
+  readonly byLargest?: boolean;
+}
+
+/** The work of a node that starts communication. */
+export function communicationWork(
+  node: Node,
+  { ranks = null, waits = [], byLargest = false }: CommunicationOptions = {},
+): CommunicationWork {
+  if (!isCollective(node)) return workOfProgram(node, waits);
   const params = node.params as CollectiveParams;
   const { group, rows, inputRows, outputRows, root } = params;
   const [input] = standIns(node) as [Tensor];
@@ -122,8 +133,25 @@ export function communicationWork(node: Node, ranks: number | null = null): Comm
       : { sendCounts: resized(inputRows, size).map((n) => n * rowSize) }),
     ...(root === undefined ? {} : { root }),
   } as CollectiveCall;
-  const { sent } = trafficOf(call, size, group.rank % size);
-  return { ranks: size, along: group.meshDim ?? group.name, sentBytes: sent };
+  const sentBy = (rank: number): number => trafficOf(call, size, rank).sent;
+  const sentBytes = byLargest
+    ? Math.max(...Array.from({ length: size }, (_, rank) => sentBy(rank)))
+    : sentBy(group.rank % size);
+  return { ranks: size, along: group.meshDim ?? group.name, sentBytes };
+}
+
+/**
+ * The work of an op of the program that communicates: that of a gather or a reduction between its
+ * operands and what the waits return.
+ */
+function workOfProgram(node: Node, waits: readonly Node[]): CommunicationWork {
+  const sum = (metas: readonly (ValueMeta | null)[]): number =>
+    metas.reduce((bytes, meta) => bytes + (meta === null ? 0 : bytesOf(meta)), 0);
+  const given = sum(node.inputs.map(metaOfValue));
+  const returned = sum((waits.length > 0 ? waits : [node]).flatMap(({ metas }) => metas));
+  const [most, least] = [Math.max(given, returned), Math.min(given, returned)];
+  const ranks = least === 0 ? 2 : Math.max(2, Math.round(most / least));
+  return { ranks, along: node.op?.name ?? '', sentBytes: (most * (ranks - 1)) / ranks };
 }
 
 /** The rows of each rank, if there were more or fewer ranks: the same number in all. */

@@ -1,9 +1,9 @@
 /** The work of single nodes of captured graphs. */
 import assert from 'node:assert/strict';
+import { computeWork } from '../../../lib/compile/estimate/work.js';
 import type { Node } from '../../../lib/compile/graph/node.js';
 import { aotAutograd, type GraphModule } from '../../../lib/compile/index.js';
 import { amp, bfloat16, compile, randn } from '../../../lib/index.js';
-import { computeWork } from '../../../lib/spmd/timeline/work.js';
 
 describe('the work of a product', () => {
   it('runs at the rate of its operands, also where it writes float32', () => {

@@ -2,7 +2,7 @@
  * The bytes that one rank sends and receives in a collective: of ring algorithms if all ranks take
  * part equally (no algorithm sends less), and of direct messages for gather and scatter.
  */
-import type { CollectiveCall } from '../../core/collective.js';
+import type { CollectiveCall } from './collective.js';
 
 /** Bytes of one rank. */
 export interface Traffic {

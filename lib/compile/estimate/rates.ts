@@ -1,6 +1,8 @@
 /** Measured rates of machines, by which the time of a graph is estimated. */
+
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
+import type { Graph } from '../graph/graph.js';
 
 /** How fast groups of up to some number of ranks communicate. */
 export interface LinkRates {
@@ -71,6 +73,12 @@ const TABLES: Readonly<Record<RatesName, Rates>> = {
     links: [{ ranks: Number.POSITIVE_INFINITY, latency: 100e-6, bandwidth: 6e9 }],
   },
 };
+
+/** The name of the rates of the device that a graph runs on. */
+export function ratesNameOf(graph: Graph): RatesName {
+  const isOnGpu = graph.nodes.some(({ metas }) => metas.some((m) => m.device.type === 'cuda'));
+  return isOnGpu ? 'h200' : 'cpu';
+}
 
 /** The rates of a name or a table. @throws ArgumentError for what is neither */
 export function ratesOf(op: string, given: RatesName | Rates): Rates {

@@ -1,9 +1,23 @@
 /** Which nodes of a graph depend on which: by values, and by memory that nodes write. */
-import type { Graph } from '../compile/graph/graph.js';
-import type { Node, Value } from '../compile/graph/node.js';
-import { writes } from '../compile/graph/traits.js';
-import { Memory, writtenValues } from '../compile/partition/memory.js';
-import type { NodeValue } from '../compile/partition/value-map.js';
+
+import { Memory, writtenValues } from '../partition/memory.js';
+import type { NodeValue } from '../partition/value-map.js';
+import type { Graph } from './graph.js';
+import type { Node, Value } from './node.js';
+import { writes } from './traits.js';
+
+/** The inputs whose memory a node fills or frees, as it does with no other memory. */
+function managedInputs({ op, effect, params, inputs }: Node): NodeValue[] {
+  const at = effect === 'callOpaque' ? [...inputs.keys()] : (op?.manages?.(params) ?? []);
+  return at.flatMap((i) => {
+    const value = inputs[i] as Value;
+    return 'node' in value ? value : [];
+  });
+}
+
+/** The values that a node changes, in memory that it does not manage. */
+const changedValues = (node: Node): NodeValue[] =>
+  writes(node) && node.effect !== 'callOpaque' ? writtenValues(node) : [];
 
 const isComputed = (value: Value): value is NodeValue => 'node' in value;
 
@@ -30,6 +44,8 @@ export class Dependencies {
   private readonly positions: ReadonlyMap<Node, number>;
   private readonly users: ReadonlyMap<Node, readonly Node[]>;
   private readonly uses = new Map<Node, Uses>();
+  /** Memory on which ops that manage it return windows, by that of these. */
+  private readonly managed = new Map<object, object>();
   /** A value that shows each memory: the first one. */
   private readonly shown = new Map<object, NodeValue>();
 
@@ -38,6 +54,7 @@ export class Dependencies {
     this.memory = new Memory(graph);
     this.positions = new Map(graph.nodes.map((node, i) => [node, i]));
     this.users = graph.allUsers();
+    for (const node of graph.nodes) this.addWindows(node);
     for (const node of graph.nodes) this.uses.set(node, this.usesOf(node));
   }
 
@@ -46,7 +63,17 @@ export class Dependencies {
 
   /** The memory that a value is in: the same object for all values that may share it. */
   memoryOf(value: NodeValue): object {
-    return this.memory.of(value);
+    const memory = this.memory.of(value);
+    return this.managed.get(memory) ?? memory;
+  }
+
+  /** The results of an op that manages memory may lie there. */
+  private addWindows(node: Node): void {
+    const [first] = managedInputs(node);
+    if (first === undefined) return;
+    const memory = this.memoryOf(first);
+    for (let output = 0; output < node.metas.length; output++)
+      this.managed.set(this.memory.of({ node, output }), memory);
   }
 
   /** The nodes that read a value of a node, or memory that the node writes, after it. */
@@ -78,6 +105,11 @@ export class Dependencies {
     return (this.uses.get(node) as Uses).written;
   }
 
+  /** The memory that a node writes and does not manage. */
+  changedBy(node: Node): object[] {
+    return changedValues(node).map((value) => this.memoryOf(value));
+  }
+
   /** The memory whose values a node reads; a view reads none. */
   readBy(node: Node): ReadonlySet<object> {
     return (this.uses.get(node) as Uses).read;
@@ -87,7 +119,7 @@ export class Dependencies {
     const memoryOf = (values: readonly Value[]): Set<object> =>
       new Set(
         values.filter(isComputed).map((value) => {
-          const memory = this.memory.of(value);
+          const memory = this.memoryOf(value);
           if (!this.shown.has(memory)) this.shown.set(memory, value);
           return memory;
         }),
@@ -95,7 +127,7 @@ export class Dependencies {
     const isWindow = node.op !== null && node.op.view !== null && node.into === null;
     return {
       read: isWindow ? new Set() : memoryOf(node.reads),
-      written: writes(node) ? memoryOf(writtenValues(node)) : new Set(),
+      written: memoryOf([...changedValues(node), ...managedInputs(node)]),
     };
   }
 }

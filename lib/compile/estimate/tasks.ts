@@ -1,10 +1,9 @@
 /** What the streams of a rank have to do for a graph, in the order in which they get it. */
-import type { Graph } from '../../compile/graph/graph.js';
-import type { Node } from '../../compile/graph/node.js';
-import { isView, isWait } from '../../compile/graph/traits.js';
-import { isCollective } from '../comm-block.js';
+import type { Graph } from '../graph/graph.js';
+import type { Node } from '../graph/node.js';
+import { isView, isWait, startsCommunication } from '../graph/traits.js';
 import { communicationSeconds, computeSeconds, type Rates } from './rates.js';
-import { communicationWork, computeWork } from './work.js';
+import { type CommunicationWork, communicationWork, computeWork } from './work.js';
 
 /** The stream that computes, or the one that communicates. */
 export type Lane = 'compute' | 'communication';
@@ -35,6 +34,8 @@ export interface Task {
 interface TaskOptions {
   /** The size of all groups; null for that of each. */
   readonly ranks?: number | null;
+  /** Collectives take as long as on the rank that sends most. */
+  readonly byLargest?: boolean;
   /** Waits where results are used first, and not where the graph has them. */
   readonly waitsLate?: boolean;
   /** Seconds of kernels, by the names of nodes, in place of those that follow from rates. */
@@ -67,15 +68,23 @@ const NONE_MEASURED: ReadonlyMap<string, number> = new Map();
 export function tasksOf(
   graph: Graph,
   rates: Rates,
-  { ranks = null, waitsLate = false, measured = NONE_MEASURED }: TaskOptions = {},
+  {
+    ranks = null,
+    byLargest = false,
+    waitsLate = false,
+    measured = NONE_MEASURED,
+  }: TaskOptions = {},
 ): Task[] {
   const tasks: Task[] = [];
+  const users = graph.allUsers();
+  const workOf = (node: Node): CommunicationWork =>
+    communicationWork(node, { ranks, byLargest, waits: users.get(node)?.filter(isWait) });
   const pending = new PendingResults<Task>();
   for (const node of graph.nodes) {
     const waitsFor = pending.readBy(node);
     const [first] = waitsFor;
-    if (isCollective(node)) {
-      const task = communicationTask(node, rates, ranks, waitsFor);
+    if (startsCommunication(node)) {
+      const task = communicationTask(node, rates, workOf(node), waitsFor);
       pending.add(node, task);
       tasks.push(task);
     } else if (isWait(node) && !waitsLate) {
@@ -109,10 +118,9 @@ export const waitTask = (name: string, waitsFor: readonly Task[]): Task => ({
 function communicationTask(
   node: Node,
   rates: Rates,
-  size: number | null,
+  { ranks, along, sentBytes }: CommunicationWork,
   waitsFor: readonly Task[],
 ): Task {
-  const { ranks, along, sentBytes } = communicationWork(node, size);
   return {
     name: node.name,
     lane: 'communication',
