@@ -22,10 +22,8 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import {
-  arange,
   compile,
   compiler,
-  float32,
   graphBreak,
   manualSeed,
   nn,
@@ -163,9 +161,7 @@ describe('a compiled function on distributed tensors', () => {
       const { backend, backward } = recordingBackend();
       const fn = (x: DTensor): Tensor => x.redistribute(mesh, [Shard(1)]);
       const compiled = compile(fn, { ...FULL, backend });
-      const x = arange(4 * 7 * 6, { dtype: float32 })
-        .view([4, 7, 6])
-        .requiresGrad_();
+      const x = randn([10, 257, 160], { requiresGrad: true });
       const out = compiled(DTensor.fromLocal(x, mesh, [Partial()]) as DTensor) as DTensor;
       out.toLocal().sum().backward();
       const meta = backward[0]?.graph.placeholders.at(-1)?.metas[0] as ValueMeta;

@@ -48,7 +48,7 @@ const GPUS: readonly World[] = [
 export function describeOnGpus(name: string, suite: (world: World) => void): void {
   for (const world of GPUS)
     describe(`${name}, ${world.title}`, function () {
-      this.timeout(120_000);
+      this.timeout(300_000);
       before(function () {
         skipWithoutCuda(this);
         if (cuda.deviceCount() < world.gpus) skipBecause(this, 'one GPU, it takes two');
