@@ -12,7 +12,15 @@ import {
 import { compile, manualSeed, nn, ones, rand, randn, type Tensor } from '../../lib/index.js';
 import { CompileCounterWithBackend } from '../../lib/testing/index.js';
 import { valuesOf } from '../distributed/support/on-ranks.js';
-import { assertAsEager, BACKENDS, FULL, factsOf, leavesNoMemory, onMesh } from './compiled.js';
+import {
+  readsDeviceOfMesh,
+  returnsPartialSums,
+  takesOtherGradients,
+  takesUnevenGradients,
+  takesUnevenGradientsOfFakeRanks,
+} from './001-tensors.js';
+import { assertAsEager, BACKENDS, FULL, factsOf, leavesNoMemory } from './compiled.js';
+import { CPU, onMesh } from './worlds.js';
 
 for (const backend of BACKENDS) {
   const counted = () => CompileCounterWithBackend(backend);
@@ -161,21 +169,11 @@ for (const backend of BACKENDS) {
       });
     });
 
-    it('seed 001.11: takes a gradient for a result whose shards differ in size', async () => {
-      await onMesh(2, async (mesh) => {
-        const counter = counted();
-        const fn = (x: DTensor): Tensor => x.redistribute(mesh, [Shard(1)]);
-        const compiled = compile(fn, { ...FULL, backend: counter });
-        await assertAsEager(fn, compiled, async (run) => {
-          manualSeed(11);
-          const x = randn([4, 7, 6], { requiresGrad: true });
-          const out = run(DTensor.fromLocal(x, mesh, [Partial()])) as DTensor;
-          out.toLocal().sum().backward();
-          return factsOf([out, x.grad]);
-        });
-        assert.equal(counter.frameCount, 1);
-      });
-    });
+    it('seed 001.11: takes a gradient for a result whose shards differ in size', () =>
+      takesUnevenGradients(backend, CPU));
+
+    it('seed 001.11: takes it as a rank beyond the size of its world', () =>
+      takesUnevenGradientsOfFakeRanks(backend, CPU));
 
     it('seed 001.12: reads a distributed tensor that it closes over, as it is now', async () => {
       await onMesh(2, async (mesh) => {
@@ -220,28 +218,8 @@ for (const backend of BACKENDS) {
       });
     });
 
-    it('seed 001.14: takes a gradient of other placements and strides than its result', async () => {
-      await onMesh(2, async (mesh) => {
-        const counter = counted();
-        const fn = (x: Tensor, y: Tensor, z: Tensor): Tensor =>
-          nn.functional.layerNorm(x.permute(0, 2, 1).contiguous(), [4], y, z).permute(0, 2, 1);
-        const compiled = compile(fn, { ...FULL, backend: counter });
-        for (const place of [Shard(1), Replicate()])
-          await assertAsEager(fn, compiled, async (run) => {
-            manualSeed(14);
-            const leaves = [randn([4, 2, 4]), randn([4]), randn([4])];
-            for (const leaf of leaves) leaf.requiresGrad_();
-            const placements = [Shard(1), Replicate(), Replicate()];
-            const [x, y, z] = leaves.map((leaf, i) =>
-              DTensor.fromLocal(leaf, mesh, [placements[i] as Placement]),
-            ) as [Tensor, Tensor, Tensor];
-            const out = run(x, y, z) as DTensor;
-            out.redistribute(mesh, [place]).mul(x).permute(0, 2, 1).sum().backward();
-            return factsOf([out, ...leaves.map((leaf) => leaf.grad)]);
-          });
-        assert.equal(counter.frameCount, 1);
-      });
-    });
+    it('seed 001.14: takes a gradient of other placements and strides than its result', () =>
+      takesOtherGradients(backend, CPU));
 
     it('seed 001.15: redistributes a distributed tensor that it creates', async () => {
       await onMesh(2, async (mesh) => {
@@ -265,38 +243,10 @@ for (const backend of BACKENDS) {
       });
     });
 
-    it('seed 001.16: reads the device of the mesh of an argument', async () => {
-      await onMesh(2, async (mesh) => {
-        const counter = counted();
-        const fn = (x: DTensor): Tensor =>
-          x.deviceMesh.deviceType === 'cuda' ? x.add(1) : x.add(2);
-        const compiled = compile(fn, { ...FULL, backend: counter });
-        const x = DTensor.fromLocal(ones([4, 4]), mesh, [Shard(0)]);
-        for (let call = 0; call < 2; call++)
-          assert.deepEqual(await valuesOf(compiled(x)), Array(32).fill(3));
-        assert.equal(counter.opCount, 1);
-      });
-    });
+    it('seed 001.16: reads the device of the mesh of an argument', () =>
+      readsDeviceOfMesh(backend, CPU));
 
-    it('seed 001.18: returns sums that are not yet reduced', async () => {
-      await onMesh(2, async (mesh) => {
-        const counter = counted();
-        const fn = (x: Tensor): Tensor => x.add(x);
-        const compiled = compile(fn, { ...FULL, backend: counter });
-        await assertAsEager(fn, compiled, async (run) => {
-          manualSeed(18);
-          const [x, y] = [randn([4, 4]), randn([4, 4])] as const;
-          for (const leaf of [x, y]) leaf.requiresGrad_();
-          const out = run(DTensor.fromLocal(x, mesh, [Partial()])) as DTensor;
-          assert.deepEqual(out.placements.map(String), [String(Partial())]);
-          out
-            .matmul(DTensor.fromLocal(y, mesh, [Replicate()]))
-            .sum()
-            .backward();
-          return factsOf([out, x.grad, y.grad]);
-        });
-        assert.equal(counter.frameCount, 1);
-      });
-    });
+    it('seed 001.18: returns sums that are not yet reduced', () =>
+      returnsPartialSums(backend, CPU));
   });
 }

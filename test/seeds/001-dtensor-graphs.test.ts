@@ -11,27 +11,19 @@ import {
   type ValueMeta,
 } from '../../lib/compile/index.js';
 import {
-  ColwiseParallel,
   DeviceMesh,
   DTensor,
   type DTensorSpec,
   destroyProcessGroup,
   initDeviceMesh,
   initProcessGroup,
-  type ParallelizePlan,
   Partial,
-  PrepareModuleInput,
-  PrepareModuleOutput,
-  parallelizeModule,
   Replicate,
-  RowwiseParallel,
   Shard,
 } from '../../lib/distributed.js';
 import {
-  arange,
   compile,
   compiler,
-  float32,
   graphBreak,
   manualSeed,
   nn,
@@ -40,25 +32,18 @@ import {
   randn,
   type Tensor,
 } from '../../lib/index.js';
-import {
-  CompileCounter,
-  CompileCounterWithBackend,
-  FakeStore,
-  withRanks,
-} from '../../lib/testing/index.js';
-import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
-import { commCounts } from '../parallel/compare.js';
+import { CompileCounter, CompileCounterWithBackend, FakeStore } from '../../lib/testing/index.js';
+import { onRanks } from '../distributed/support/on-ranks.js';
 import {
   assertAsEager,
-  assertClose,
   BACKENDS,
   FULL,
   factsOf,
   leavesNoMemory,
-  onMesh,
   opsOf,
   recordingBackend,
 } from './compiled.js';
+import { onMesh } from './worlds.js';
 
 describe('a compiled function on distributed tensors', () => {
   leavesNoMemory();
@@ -176,9 +161,7 @@ describe('a compiled function on distributed tensors', () => {
       const { backend, backward } = recordingBackend();
       const fn = (x: DTensor): Tensor => x.redistribute(mesh, [Shard(1)]);
       const compiled = compile(fn, { ...FULL, backend });
-      const x = arange(4 * 7 * 6, { dtype: float32 })
-        .view([4, 7, 6])
-        .requiresGrad_();
+      const x = randn([10, 257, 160], { requiresGrad: true });
       const out = compiled(DTensor.fromLocal(x, mesh, [Partial()]) as DTensor) as DTensor;
       out.toLocal().sum().backward();
       const meta = backward[0]?.graph.placeholders.at(-1)?.metas[0] as ValueMeta;
@@ -226,132 +209,4 @@ describe('a compiled function of a value that is still on its way', () => {
       );
     });
   });
-});
-
-class MLP extends nn.Module {
-  net1 = new nn.Linear(10, 16);
-  relu = new nn.ReLU();
-  net2 = new nn.Linear(16, 10);
-  forward(x: Tensor): Tensor {
-    return this.net2(this.relu(this.net1(x)));
-  }
-}
-
-class TwoMLPs extends nn.Module {
-  mlp_0 = new MLP();
-  mlp_1 = new MLP();
-  forward(x: Tensor): Tensor {
-    return this.mlp_1(this.mlp_0(x));
-  }
-}
-
-const plans: Record<string, () => ParallelizePlan> = {
-  '20': () => ({
-    mlp_0: PrepareModuleInput({
-      inputLayouts: [Shard(0)],
-      desiredInputLayouts: [Replicate()],
-    }),
-    'mlp_0.net1': ColwiseParallel(),
-    'mlp_0.net2': RowwiseParallel({ outputLayouts: Shard(0) }),
-    'mlp_1.net1': ColwiseParallel({ inputLayouts: Shard(0) }),
-    'mlp_1.net2': RowwiseParallel(),
-    mlp_1: PrepareModuleOutput({
-      outputLayouts: [Replicate()],
-      desiredOutputLayouts: [Shard(0)],
-    }),
-  }),
-  '21': () => ({
-    'mlp_0.net1': ColwiseParallel(),
-    'mlp_0.net2': RowwiseParallel(),
-    'mlp_1.net1': ColwiseParallel(),
-    'mlp_1.net2': RowwiseParallel(),
-  }),
-};
-
-/** The outputs, gradients and collectives of a tensor-parallel model, compiled and not. */
-async function compareParallel(
-  number: string,
-  backend: (typeof BACKENDS)[number],
-  rank: number,
-): Promise<void> {
-  const mesh = initDeviceMesh('cpu', [4]);
-  manualSeed(1);
-  const model = new TwoMLPs();
-  parallelizeModule(model, mesh, (plans[number] as () => ParallelizePlan)());
-  manualSeed(number === '20' ? rank : 0);
-  const x = rand([20, 10]);
-  const counter = CompileCounterWithBackend(backend);
-  const compiled = compile(model, { ...FULL, backend: counter });
-  await assertAsEager<(x: Tensor) => Tensor>(model, compiled, async (run) => {
-    model.zeroGrad();
-    let out: Tensor | null = null;
-    const counts = commCounts(() => {
-      out = run(x);
-      out.sum().backward();
-    });
-    const grads = [...model.parameters()].map((p) => p.grad);
-    return [await factsOf([out, ...grads]), counts];
-  });
-  assert.equal(counter.frameCount, 1);
-}
-
-/** A product of shards, gathered: its golden values, gradients and graphs. */
-async function compareRedistributed(): Promise<void> {
-  const mesh = initDeviceMesh('cpu', [4]);
-  const fn = (x: Tensor, y: Tensor): Tensor =>
-    DTensor.fromLocal(x.reshape(2, 4), mesh, [Shard(0)])
-      .matmul(DTensor.fromLocal(y.reshape(4, 2), mesh, [Shard(1)]))
-      .redistribute(mesh, [Replicate()])
-      .toLocal();
-  const { backend, forward, backward } = recordingBackend();
-  const compiled = compile(fn, { ...FULL, backend });
-  for (let call = 0; call < 2; call++) {
-    const [x, y] = [arange(8, { dtype: float32 }), arange(8, { dtype: float32 })];
-    for (const leaf of [x, y]) leaf.requiresGrad_();
-    const out = compiled(x, y);
-    assert.deepEqual(out.shape, [8, 8]);
-    assertClose(await valuesOf(out), await valuesOf(fn(x.detach(), y.detach())));
-    assert.equal(await out.sum().itemAsync(), 3776);
-    out.sum().backward();
-    assert.deepEqual(await valuesOf(x.grad as Tensor), [4, 20, 36, 52, 4, 20, 36, 52]);
-    assert.deepEqual(await valuesOf(y.grad as Tensor), [16, 16, 24, 24, 32, 32, 40, 40]);
-  }
-  const gathers = [forward, backward].map((graphs) =>
-    graphs.flatMap(opsOf).filter((name) => name === 'allGather'),
-  ) as [string[], string[]];
-  assert.deepEqual([forward.length, backward.length], [1, 1]);
-  assert.ok(gathers[0].length > 0);
-  const [ops] = forward.map(opsOf) as [string[]];
-  for (const [i, name] of ops.entries())
-    if (name === 'allGather') assert.ok(ops.indexOf('waitTensor', i) > i, ops.join(' '));
-  assert.equal(gathers[1].length, 0);
-}
-
-/** Every rank loads the library first, which takes long on a busy machine. */
-const PROCESSES = { mode: 'process', timeoutMs: 120_000 } as const;
-
-describe('a parallel model in one frame', () => {
-  leavesNoMemory();
-
-  for (const backend of BACKENDS)
-    for (const number of Object.keys(plans))
-      it(
-        `seed 001.${number}: has the results and collectives of eager, backend ${backend}`,
-        withRanks(4, (rank) => compareParallel(number, backend, rank)),
-      );
-
-  it(
-    'seed 001.20: is as eagerly on ranks that are processes',
-    withRanks(4, (rank) => compareParallel('20', 'aot_eager', rank), PROCESSES),
-  );
-
-  it(
-    'seed 001.24: gathers a product in forward, and nothing in backward',
-    withRanks(4, compareRedistributed),
-  );
-
-  it(
-    'seed 001.24: does so on ranks that are processes',
-    withRanks(4, compareRedistributed, PROCESSES),
-  );
 });

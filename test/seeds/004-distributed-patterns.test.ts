@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import {
   autograd,
   compile,
+  InPlaceError,
   nn,
   noGrad,
   randn,
@@ -12,7 +13,10 @@ import {
 } from '../../lib/index.js';
 import { CompileCounterWithBackend } from '../../lib/testing/index.js';
 import { resizesAndFills, resizesToNothing } from './004-storages.js';
-import { BACKENDS, FULL, leavesNoMemory } from './compiled.js';
+import { assertClose, BACKENDS, FULL, leavesNoMemory } from './compiled.js';
+
+/** Writes into a tensor, and decides what becomes of its version. */
+type Write = (w: Tensor, write: () => void) => void;
 
 /** Compares values, gradients and kinds of tensors. */
 function assertSame(results: readonly Tensor[], expected: readonly Tensor[]): void {
@@ -85,6 +89,46 @@ for (const backend of BACKENDS)
         }
       });
     });
+
+    const overrides: Record<string, readonly [title: string, write: Write]> = {
+      '7': [
+        'given back',
+        (w, write) => {
+          const version = w._version;
+          write();
+          autograd.unsafeSetVersionCounter(w, version);
+        },
+      ],
+      '9': ['kept', (w, write) => autograd.unsafePreserveVersionCounter(w, write)],
+    };
+    for (const [number, [title, override]] of Object.entries(overrides))
+      it(`seed 004.${number}: backward reads what was written if the version is ${title}`, () => {
+        const counter = CompileCounterWithBackend(backend);
+        const writing = (keep: Write) => (w: Tensor, x: Tensor) => {
+          const r = w.sin();
+          noGrad(() => keep(w, () => void w.copy_(x)));
+          return r;
+        };
+        const fn = writing(override);
+        const compiled = compile(fn, { ...FULL, backend: counter });
+        for (const run of [fn, compiled, compiled, compiled]) {
+          const [w, x] = [randn([1], { requiresGrad: true }), randn([1])];
+          const [old, version] = [w.detach().clone(), w._version];
+          const r = run(w, x);
+          r.backward();
+          assert.deepEqual(r.tolist(), old.sin().tolist());
+          assert.deepEqual(w.tolist(), x.tolist());
+          assert.equal(w._version, version);
+          assertClose(w.grad?.tolist(), x.cos().tolist());
+        }
+        assert.equal(counter.frameCount, 1);
+        const plain = writing((_, write) => write());
+        for (const run of [plain, compile(plain, { ...FULL, backend })])
+          assert.throws(
+            () => run(randn([1], { requiresGrad: true }), randn([1])).backward(),
+            InPlaceError,
+          );
+      });
 
     const parameters: Record<string, readonly [title: string, fn: (x: Tensor) => Tensor[]]> = {
       '14': [
