@@ -10,6 +10,7 @@ import {
   GraphModuleTransformation,
   graphOptimizationPass,
   IterGraphModule,
+  type StepModule,
 } from '../../lib/spmd/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { onRanks } from '../distributed/support/on-ranks.js';
@@ -17,7 +18,6 @@ import { CASES, type Scale, scalesOf } from './002-cases.js';
 import { assertTrainsAsDdp, type StepCase } from './002-train-step.js';
 
 const WORLD = 2;
-const small: StepCase = { layers: 2, dim: 64, batchSize: 20 };
 
 /** The same module, whose runs put the commands of their graphs into a list. */
 function watched(gm: IterGraphModule, codes: string[]): IterGraphModule {

@@ -1,4 +1,3 @@
-/** A model of several sharded groups, and the settings and uses that a compiled one must bear. */
 import {
   type FSDPModule,
   fullyShard,
@@ -7,8 +6,7 @@ import {
   MixedPrecisionPolicy,
   Shard,
 } from '../../../lib/distributed.js';
-import { library, nn, ones, type Tensor } from '../../../lib/index.js';
-
+import { library, nn, noGrad, ones, type Tensor } from '../../../lib/index.js';
 /** Where the model fails at a run, by rank: graphs repeat ops, not JavaScript code. */
 export const failing = new Map<number, 'forward' | 'backward'>();
 const failsIn = (phase: 'forward' | 'backward'): void => {
@@ -30,7 +28,7 @@ fragile
   });
 
 /** Of ops whose decompositions round as they do. */
-export class Block extends nn.Module {
+class Block extends nn.Module {
   scale = new nn.Parameter(ones([8]));
   up: nn.Linear;
   drop = new nn.Dropout(0.25);
@@ -45,11 +43,7 @@ export class Block extends nn.Module {
   }
 }
 
-export type Use = (
-  block: nn.AnyModule & ((x: Tensor) => Tensor),
-  x: Tensor,
-  index: number,
-) => Tensor;
+type Use = (block: nn.AnyModule & ((x: Tensor) => Tensor), x: Tensor, index: number) => Tensor;
 
 /** Three blocks between two layers; each use of a parameter in backward needs its value. */
 export class Model extends nn.Module {
@@ -77,7 +71,7 @@ export class Model extends nn.Module {
 
 export type ShardOptions = NonNullable<Parameters<typeof fullyShard>[1]>;
 export type Sharded = Model & FSDPModule;
-export type ShardedBlock = Block & FSDPModule;
+type ShardedBlock = Block & FSDPModule;
 export const blocksOf = (model: Sharded): ShardedBlock[] => [...model.blocks] as ShardedBlock[];
 
 export interface Variant {
@@ -97,8 +91,8 @@ export interface Variant {
   readonly rows?: (step: number) => number;
   /** Whether the model is evaluated after each step, without gradients. */
   readonly evaluates?: boolean;
-  /** Whether the first step is not compiled, so that the sharding is prepared before the capture. */
-  readonly startsEager?: boolean;
+  /** Whether a step is not compiled; no step by default, so that the first one is a capture. */
+  readonly isEager?: (step: number) => boolean;
   /** What is compiled: the model, a function that calls it, or its own `forward`, in place. */
   readonly compiles?: 'model' | 'function' | 'in place';
   /** Most captured graphs: of forward, and of backward with compiledAutograd. 1 by default. */
@@ -113,7 +107,7 @@ const passesOf = (model: Sharded, pass: number, passes: number): void =>
 const freeze = (block: Block | undefined): void => {
   for (const p of block?.parameters() ?? []) p.requiresGrad_(false);
 };
-const freezesMiddle = (model: Model): void => freeze([...model.blocks][1]);
+export const freezesMiddle = (model: Model): void => freeze([...model.blocks][1]);
 const twice: Use = (block, x) => block(block(x));
 const hybrid = (): ShardOptions => ({
   mesh: initDeviceMesh('cpu', [2, 2], { meshDimNames: ['replicate', 'shard'] }),
@@ -131,7 +125,12 @@ const prefetches = (model: Sharded): void => {
 
 export const VARIANTS: Readonly<Record<string, Variant>> = {
   'default options': {},
-  'a first step that is not compiled': { startsEager: true },
+  'a first step that is not compiled': { isEager: (step) => step === 0 },
+  'every other step compiled': { isEager: (step) => step % 2 === 1 },
+  'every other step compiled, in checkpoints': {
+    isEager: (step) => step % 2 === 1,
+    checkpoints: 'wrappers',
+  },
   'a function that calls it': { compiles: 'function' },
   'model.compile()': { compiles: 'in place' },
   'reshardAfterForward: false': { options: () => ({ reshardAfterForward: false }) },
@@ -169,8 +168,7 @@ export const VARIANTS: Readonly<Record<string, Variant>> = {
   'passes without a reduction, after a step with one pass': {
     passes: 2,
     before: (model, step, pass) => model.setRequiresGradientSync(step === 0 || pass === 1),
-    // The reduction of one pass, the pass before a reduction, and a reduction of both.
-    frames: [3, 3],
+    frames: [3, 3], // a pass that reduces alone, one before it, and one behind that
   },
   'passes that reduce each': { passes: 2, frames: [1, 2] },
   'passes without a reduction of one block': {
@@ -205,6 +203,20 @@ export const VARIANTS: Readonly<Record<string, Variant>> = {
   'setReshardAfterBackward(false)': { after: (model) => model.setReshardAfterBackward(false) },
   'setUnshardInBackward(false) of the first layer': {
     prepare: (model, options) => void fullyShard(model.first, options).setUnshardInBackward(false),
+  },
+  'a block that is gathered before forward': {
+    before: (model, step) => {
+      if (step > 0) blocksOf(model)[1]?.unshard({ asyncOp: true }); // the root runs first
+    },
+  },
+  'parameters that hooks change in backward': {
+    after: (model) => {
+      for (const p of model.parameters())
+        p.registerPostAccumulateGradHook((t) => {
+          noGrad(() => t.sub_((t.grad as Tensor).mul(0.05)));
+          t.grad = null;
+        });
+    },
   },
   'parameters that are read between steps': {
     before: (model) => {
