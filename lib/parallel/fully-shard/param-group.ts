@@ -16,7 +16,7 @@ import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
 import { checkDtypes, checkMaterialized } from './group-checks.js';
 import { flatShardOf, GroupMemory, type MemoryPlan } from './group-memory.js';
-import { holdSharded, holdWhole, holdWholeAlone } from './in-modules.js';
+import { placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
 import {
   type Description,
   endForward,
@@ -216,17 +216,17 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   useSharded(): void {
-    holdSharded(this.parameters);
+    placeSharded(this.parameters);
   }
 
   /** Modules hold whole parameters without history, to be read or written. @internal */
   useWhole(): void {
-    if (this.memory !== null) holdWholeAlone(this.parameters, this.memory.wholeParameters());
+    if (this.memory !== null) placeAsParameters(this.parameters, this.memory.wholeParameters());
   }
 
   /** @internal */
   useWholeOfForward(): void {
-    holdWhole(this.parameters, this.whole);
+    placeWhole(this.parameters, this.whole);
   }
 
   /** @internal */
@@ -272,7 +272,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
     // A run of a graph has others.
     if (!compiler.isCompiling()) this.whole = this.inUse;
-    holdWhole(this.parameters, this.inUse);
+    placeWhole(this.parameters, this.inUse);
   }
 
   /** @internal */
