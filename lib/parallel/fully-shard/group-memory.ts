@@ -68,6 +68,7 @@ export class GroupMemory {
   private postForwardRows: Tensor | null = null;
   /** Whether modules use the shards themselves, which are whole and need no cast. */
   private readonly usesShards: boolean;
+  private lasting: readonly Tensor[] | null = null;
 
   constructor(plan: MemoryPlan, comm: CommContext) {
     this.plan = plan;
@@ -149,6 +150,13 @@ export class GroupMemory {
         parameter.unsharded(flat, this.layout.inWhole[i] as number),
       ),
     );
+  }
+
+  /** The whole parameters as tensors that are the same at every call. */
+  lastingWhole(): readonly Tensor[] {
+    if (this.usesShards) return this.wholeParameters();
+    this.lasting ??= this.wholeParameters();
+    return this.lasting;
   }
 
   /**

@@ -81,6 +81,8 @@ export class FSDPParamGroup implements GroupOfOps {
   private reduction: GradientReduction | null = null;
   /** The whole parameters of the last forward, for a forward that backward runs again. */
   private whole: readonly Tensor[] = [];
+  /** Whether a graph runs that forward: its modules keep the sharded parameters. */
+  private isInGraph = false;
   /** Those of the forward that is running. */
   private inUse: readonly Tensor[] = [];
   private isGathering = false;
@@ -237,12 +239,15 @@ export class FSDPParamGroup implements GroupOfOps {
   }
 
   /** @internal */
-  finishUnshard(keepsRows: boolean): Tensor[] {
+  finishUnshard(keepsRows: boolean, isInGraph: boolean): readonly Tensor[] {
     const isForward = this.trainingState === TrainingState.FORWARD;
     this.waitForUnshard(keepsRows && isForward);
-    const whole = this.memory?.wholeParameters() ?? [];
+    const { memory } = this;
+    // Autograd gives each forward a history of its own; graphs have none.
+    const whole = (isInGraph ? memory?.lastingWhole() : memory?.wholeParameters()) ?? [];
     if (isForward) {
       this.whole = whole;
+      this.isInGraph = isInGraph;
       this.user?.forwardGathered();
     }
     return whole;
@@ -298,7 +303,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.unshard();
     this.waitForUnshard();
     // An activation checkpoint in the module runs its forward again, without these hooks.
-    this.useWholeOfForward();
+    if (!this.isInGraph) this.useWholeOfForward();
   }
 
   /** @internal */
@@ -347,8 +352,8 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   afterBackward(): void {
-    if (this.reshardsAfterBackward) this.reshard();
-    else this.useSharded();
+    if (!this.isInGraph) this.useSharded();
+    if (this.reshardsAfterBackward) this.freeWhole(false);
     this.trainingState = TrainingState.IDLE;
   }
 
