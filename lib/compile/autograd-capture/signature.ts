@@ -13,6 +13,7 @@ import { Tensor } from '../../core/tensor.js';
 import { endOf } from '../../ops/as-strided.js';
 import { isPlainNumber } from '../capture/number-inputs.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
+import { config } from '../inductor.js';
 import { type HookVisitor, hookFacts } from './hook-facts.js';
 
 /** A tensor that a node saved, and what stands for it in a capture. */
@@ -65,6 +66,7 @@ export function signatureOf(
   for (const grad of rootGrads) walk.lift(grad);
   const targets = options.captures ?? (options.only === null ? [] : [...options.only]);
   walk.structure.push(
+    config.reorderForComputeCommOverlap,
     roots.map((edge) => walk.place(edge)),
     options.captures === null ? options.only === null : 'captures',
     targets.map((target) => ('node' in target ? walk.place(target) : walk.indexOf(target))),
