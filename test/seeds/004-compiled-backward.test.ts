@@ -1,9 +1,6 @@
 /** Captured backward passes as PyTorch's test_distributed_patterns.py requires them. */
 import assert from 'node:assert/strict';
-import {
-  type BackwardCompiler,
-  compiledAutograd,
-} from '../../lib/compile/index.js';
+import { type BackwardCompiler, compiledAutograd } from '../../lib/compile/index.js';
 import {
   compile,
   compiler,
