@@ -1,5 +1,6 @@
 /** Which calls one kernel can compute together, and what they read. */
 import type { Device } from '../../core/device.js';
+import { currentRuntime, kernelLoading } from '../../core/rank-runtime.js';
 import { isContiguousLayout, numelOf, type Shape, sameShape } from '../../core/shape.js';
 import { nativeCall, prepareDevice, writer } from '../../eager/submit.js';
 import { catOp } from '../../ops/join.js';
@@ -9,11 +10,23 @@ import { communicates, isElementwise, isView, isWait, writes } from '../graph/tr
 import { standIn } from '../partition/memory.js';
 import type { NodeValue } from '../partition/value-map.js';
 
-/** Whether the backend of a device has the kernel of fused calls. */
-export function canFuseOn(device: Device): boolean {
-  if (device.type === 'meta') return false;
+/** Why no calls are fused on a device; null if they are. */
+export function whyNotFusedOn(device: Device): string | null {
+  if (device.type === 'meta') return 'the meta device computes nothing';
+  if (!loadsKernels(device))
+    return (
+      'ranks of this process have a GPU each, and CUDA would wait for the collectives of all to ' +
+      'load a fused kernel. Run each rank in a process of its own'
+    );
   prepareDevice(device);
-  return nativeCall(() => writer.addon.canFuse(device.code), 'canFuse');
+  return nativeCall(() => writer.addon.canFuse(device.code), 'canFuse')
+    ? null
+    : `no kernels can be compiled for ${device}: \`npx shardwise doctor\` says why`;
+}
+
+function loadsKernels(device: Device): boolean {
+  if (device.type === 'cuda' && kernelLoading.hasEnded) return false;
+  return currentRuntime().world.loadsKernels(device);
 }
 
 /**

@@ -7,11 +7,21 @@ import type { Device } from '../../core/device.js';
 import { eliminateDeadCode } from '../graph/eliminate.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, ValueMeta } from '../graph/node.js';
-import { canFuseOn } from './candidates.js';
+import { whyNotFusedOn } from './candidates.js';
 import { Groups } from './groups.js';
 import { prepareParts } from './parts.js';
 import { joinResidualNorms } from './residual-norms.js';
 import { Rewriter } from './rewriter.js';
+
+/** Why the calls of a graph are not fused; null if they are, on all its devices. */
+export function whyNotFused({ nodes }: Graph): string | null {
+  const devices = new Set(nodes.flatMap(({ metas }) => metas.map(({ device }) => device)));
+  for (const device of devices) {
+    const reason = whyNotFusedOn(device);
+    if (reason !== null) return reason;
+  }
+  return null;
+}
 
 /**
  * Fuses the pointwise calls of a graph of local ops. Calls that write into a tensor, draw random
@@ -24,7 +34,7 @@ export function fusePointwise(graph: Graph): number {
   const known = new Map<Device, boolean>();
   const canFuse = ({ metas }: Node): boolean => {
     const { device } = metas[0] as ValueMeta;
-    const answer = known.get(device) ?? canFuseOn(device);
+    const answer = known.get(device) ?? whyNotFusedOn(device) === null;
     known.set(device, answer);
     return answer;
   };
