@@ -12,6 +12,7 @@ import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
 import { isNumberInput } from '../capture/number-inputs.js';
 import { whileCompiling } from '../compiling.js';
+import { isWorthFusing } from '../fusion/candidates.js';
 import { fusePointwise } from '../fusion/fuse.js';
 import { copyGraph } from '../graph/copy.js';
 import type { RunValue } from '../graph/effects.js';
@@ -78,7 +79,7 @@ const plain: PlanBuilder = (graph, donated) => {
 const fused: PlanBuilder = (from, donated) => {
   const make = (): LoweredFunction & { readonly isFused: boolean } => {
     const { graph } = copyGraph(from);
-    const isFused = fusePointwise(graph) > 0;
+    const isFused = fusePointwise(graph, isWorthFusing) > 0;
     return Object.assign(plain(graph, donated), { isFused });
   };
   let run = make();

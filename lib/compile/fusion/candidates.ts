@@ -29,6 +29,21 @@ function loadsKernels(device: Device): boolean {
   return currentRuntime().world.loadsKernels(device);
 }
 
+/** Elements below which the CPU is as fast op by op: values between stay in its cache anyway. */
+const LEAST_ON_CPU = 4096;
+
+/** Whether a fused call is faster than calls one by one, over the elements of the node. */
+export function isWorthFusing({ metas }: Node): boolean {
+  const [meta] = metas;
+  return meta === undefined || meta.device.type !== 'cpu' || numelOf(meta.shape) >= LEAST_ON_CPU;
+}
+
+/** Whether a kernel that reads elements may as well compute them again. */
+export function isCheapToRepeat({ op, metas: [meta] }: Node): boolean {
+  const cost = op?.pointwise?.cost;
+  return meta?.device.type !== 'cpu' || (cost !== 'vector' && cost !== 'libm');
+}
+
 /**
  * Whether no call moves across the node: it changes memory that others may read, communicates, or
  * runs code of the program.

@@ -13,6 +13,17 @@ import { prepareParts } from './parts.js';
 import { joinResidualNorms } from './residual-norms.js';
 import { Rewriter } from './rewriter.js';
 
+/** Whether nodes are on devices whose backends fuse. Asks once for each device. */
+export function fusingDevices(): (node: Node) => boolean {
+  const known = new Map<Device, boolean>();
+  return ({ metas }) => {
+    const { device } = metas[0] as ValueMeta;
+    const answer = known.get(device) ?? whyNotFusedOn(device) === null;
+    known.set(device, answer);
+    return answer;
+  };
+}
+
 /** Why the calls of a graph are not fused; null if they are, on all its devices. */
 export function whyNotFused({ nodes }: Graph): string | null {
   const devices = new Set(nodes.flatMap(({ metas }) => metas.map(({ device }) => device)));
@@ -28,17 +39,13 @@ export function whyNotFused({ nodes }: Graph): string | null {
  * numbers or have distributed operands stay, and no call moves across one that changes memory or
  * communicates.
  *
+ * @param isWorth - whether a call may be fused; each may by default
  * @returns the number of fused calls, each in place of several
  */
-export function fusePointwise(graph: Graph): number {
-  const known = new Map<Device, boolean>();
-  const canFuse = ({ metas }: Node): boolean => {
-    const { device } = metas[0] as ValueMeta;
-    const answer = known.get(device) ?? whyNotFusedOn(device) === null;
-    known.set(device, answer);
-    return answer;
-  };
-  joinResidualNorms(graph, canFuse);
+export function fusePointwise(graph: Graph, isWorth: (node: Node) => boolean = () => true): number {
+  const hasKernels = fusingDevices();
+  joinResidualNorms(graph, hasKernels);
+  const canFuse = (node: Node): boolean => isWorth(node) && hasKernels(node);
   prepareParts(graph, canFuse);
   const groups = new Groups(graph, canFuse);
   const count = groups.all.length;
