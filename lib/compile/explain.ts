@@ -81,8 +81,8 @@ export interface CompileReport {
 /**
  * Reports what `compile` makes of a function: its graphs, what they are guarded by, where it
  * breaks, and why it was captured again. The returned function runs `fn` as `compile(fn)` would. A
- * function that is compiled already keeps its graphs and options; another one is compiled with
- * backend `'eager'`, once for all calls of the returned function.
+ * function that is compiled already keeps its graphs and options; another one is compiled once for
+ * all calls of the returned function.
  *
  * @throws ArgumentError if `fn` is no function; with `fullgraph`, CompileError as the call would
  * @see PyTorch `torch._dynamo.explain`
