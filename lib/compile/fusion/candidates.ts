@@ -9,6 +9,7 @@ import type { Node, Value, ValueMeta } from '../graph/node.js';
 import { communicates, isElementwise, isView, isWait, writes } from '../graph/traits.js';
 import { standIn } from '../partition/memory.js';
 import type { NodeValue } from '../partition/value-map.js';
+import { fusionThreshold } from './threshold.js';
 
 /** Why no calls are fused on a device; null if they are. */
 export function whyNotFusedOn(device: Device): string | null {
@@ -29,13 +30,11 @@ function loadsKernels(device: Device): boolean {
   return currentRuntime().world.loadsKernels(device);
 }
 
-/** Elements below which the CPU is as fast op by op: values between stay in its cache anyway. */
-const LEAST_ON_CPU = 4096;
-
 /** Whether a fused call is faster than calls one by one, over the elements of the node. */
 export function isWorthFusing({ metas }: Node): boolean {
   const [meta] = metas;
-  return meta === undefined || meta.device.type !== 'cpu' || numelOf(meta.shape) >= LEAST_ON_CPU;
+  if (meta?.device.type !== 'cpu') return true;
+  return numelOf(meta.shape) >= fusionThreshold.leastOnCpu;
 }
 
 /** Whether a kernel that reads elements may as well compute them again. */

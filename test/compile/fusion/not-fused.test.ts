@@ -1,11 +1,14 @@
 /** Where no kernels can be loaded, `'inductor'` runs ops one by one, and says why. */
 import assert from 'node:assert/strict';
+import { isWorthFusing } from '../../../lib/compile/fusion/candidates.js';
 import { fusePointwise } from '../../../lib/compile/fusion/fuse.js';
+import { fusionThreshold } from '../../../lib/compile/fusion/threshold.js';
 import { aotAutograd, compile, compiler, type GraphModule } from '../../../lib/compile/index.js';
 import { currentRuntime, kernelLoading } from '../../../lib/core/rank-runtime.js';
 import '../../../lib/distributed.js';
 import { randn, type Tensor } from '../../../lib/index.js';
 import { onRanks } from '../../distributed/support/on-ranks.js';
+import { lower } from '../schedule/lowered.js';
 
 const gated = (x: Tensor, y: Tensor): Tensor => x.silu().mul(y).sigmoid();
 
@@ -58,6 +61,25 @@ describe("a function that 'inductor' compiles", () => {
       assert.equal(fusedCalls(x, y), 1);
     } finally {
       kernelLoading.hasEnded = false;
+    }
+  });
+});
+
+describe('small tensors on the CPU', () => {
+  it("are not fused by 'inductor', whose results stay equal", () => {
+    const { leastOnCpu } = fusionThreshold;
+    fusionThreshold.leastOnCpu = 4096;
+    try {
+      const commands = [1023, 1024].map((rows) => {
+        const [x, y] = [randn([rows, 4]), randn([4])];
+        const graph = lower((...inputs) => [gated(...(inputs as [Tensor, Tensor]))], [x, y]);
+        fusePointwise(graph, isWorthFusing);
+        assert.deepEqual(compile(gated)(x, y).tolist(), gated(x, y).tolist());
+        return graph.callNodes.length;
+      });
+      assert.deepEqual(commands, [3, 1]);
+    } finally {
+      fusionThreshold.leastOnCpu = leastOnCpu;
     }
   });
 });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import '../../../lib/ops/collectives.js';
+import { fusionThreshold } from '../../../lib/compile/fusion/threshold.js';
 import { metaOf, type Node } from '../../../lib/compile/graph/node.js';
 import {
   defaultPartition,
@@ -76,6 +77,7 @@ describe('the min-cut partition', () => {
   });
 
   it('computes nothing again for such a compiler that takes the CPU longer than reading it', () => {
+    fusionThreshold.leastOnCpu = 4096;
     const cases: readonly [rows: number, (x: Tensor) => Tensor][] = [
       [4, (x) => x.abs()], // so few are not fused
       [512, (x) => x.silu()],
@@ -88,6 +90,7 @@ describe('the min-cut partition', () => {
       assert.deepEqual(opsOf(fused.backward), opsOf(all.backward));
       assert.equal(bytes(fused), bytes(all));
     }
+    fusionThreshold.leastOnCpu = 0;
   });
 
   it('saves the sums of a residual stream for a compiler that fuses pointwise calls', () => {
