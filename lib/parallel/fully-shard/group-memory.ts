@@ -59,6 +59,7 @@ export class GroupMemory {
   readonly layout: Layout;
   private readonly plan: MemoryPlan;
   private readonly comm: CommContext;
+  private readonly limitsGathers: boolean;
   /** The dtype of whole parameters. */
   readonly computeDtype: DType;
   private shard: FlatShard;
@@ -70,9 +71,14 @@ export class GroupMemory {
   private readonly usesShards: boolean;
   private lasting: readonly Tensor[] | null = null;
 
-  constructor(plan: MemoryPlan, comm: CommContext) {
+  /**
+   * @param limitsGathers - whether a gather takes the memory of an earlier one as soon as compute is
+   * done with it, or memory besides
+   */
+  constructor(plan: MemoryPlan, comm: CommContext, limitsGathers: boolean) {
     this.plan = plan;
     this.comm = comm;
+    this.limitsGathers = limitsGathers;
     this.layout = layoutOf(plan.parameters, plan.mesh.ranks);
     this.shard = flatShardOf(plan, (parameter) => parameter.shard());
     this.computeDtype = plan.paramDtype ?? this.shard.tensor.dtype;
@@ -165,15 +171,20 @@ export class GroupMemory {
    * @param later - the next module is about to be gathered, beside the compute of this one
    */
   free(all: boolean, later: boolean): void {
-    // The CPU uses memory in the order of calls.
-    if (later && this.plan.device.type === 'cuda') this.comm.freeLater(this);
+    // The CPU uses memory in the order of calls, and gathers without a limit wait for nothing.
+    if (later && this.plan.device.type === 'cuda' && this.limitsGathers) this.comm.freeLater(this);
     else this.freeNow();
     if (all) this.dropRows();
   }
 
-  /** Later gathers may use the memory, and wait for the compute that uses it. */
+  /**
+   * Later gathers may use the memory, and wait for the compute that uses it. Without a limit it is
+   * freed in the order of compute: gathers find it when that has run.
+   */
   freeNow(): void {
-    if (this.whole.size > 0) this.freeInOrder(() => this.whole.free());
+    if (this.whole.size === 0) return;
+    if (this.limitsGathers) this.freeInOrder(() => this.whole.free());
+    else this.whole.free();
   }
 
   /** The stream is gone with a group that has ended, and nothing will be gathered there. */

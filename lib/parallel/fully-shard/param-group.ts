@@ -62,6 +62,8 @@ export class FSDPParamGroup implements GroupOfOps {
   reshardsAfterForward = false;
   /** @internal */
   reshardsAfterBackward = true;
+  /** Whether gathers wait until the memory of earlier ones is free. @internal */
+  limitsGathers = true;
   /** Whether backward reduces gradients; otherwise they accumulate unsharded. @internal */
   reducesGradients = true;
   /** Whether the parameters are gathered for backward. @internal */
@@ -155,7 +157,7 @@ export class FSDPParamGroup implements GroupOfOps {
     const texts = this.parameters.flatMap((parameter) => parameter.describe(prefix));
     const site = `${this.op} of ${this.path || name}`;
     const plan = { ...this.plan, site, list: { owner: name, texts } };
-    this.memory = new GroupMemory(plan, comm);
+    this.memory = new GroupMemory(plan, comm, this.limitsGathers);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({
       ...plan,
@@ -384,7 +386,9 @@ export class FSDPParamGroup implements GroupOfOps {
     );
     for (const [i, grad] of grads.entries()) {
       const { parameter } = this.parameters[i] as ShardedParameter;
-      if (grad !== null) parameter.grad = parameter.grad === null ? grad : parameter.grad.add(grad);
+      if (grad === null) continue;
+      const fitted = grad.to(parameter.gradDtype);
+      parameter.grad = parameter.grad === null ? fitted : parameter.grad.add(fitted);
     }
   }
 
