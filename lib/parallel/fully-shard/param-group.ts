@@ -380,16 +380,9 @@ export class FSDPParamGroup implements GroupOfOps {
   reduceAccumulated(): void {
     const { reduction } = this;
     if (!this.reducesGradients || !reduction?.hasPending(this.allReducesGradients)) return;
-    const grads = reduceInto(
-      this,
-      this.parameters.map(() => null),
-    );
-    for (const [i, grad] of grads.entries()) {
-      const { parameter } = this.parameters[i] as ShardedParameter;
-      if (grad === null) continue;
-      const fitted = grad.to(parameter.gradDtype);
-      parameter.grad = parameter.grad === null ? fitted : parameter.grad.add(fitted);
-    }
+    const none = this.parameters.map(() => null);
+    const grads = reduceInto(this, none);
+    for (const [i, grad] of grads.entries()) if (grad) this.parameters[i]?.addGradient(grad);
   }
 
   /** Brings the group back to its state between steps, after an error anywhere. @internal */
