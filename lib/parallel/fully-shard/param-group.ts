@@ -381,8 +381,8 @@ export class FSDPParamGroup implements GroupOfOps {
     const { reduction } = this;
     if (!this.reducesGradients || !reduction?.hasPending(this.allReducesGradients)) return;
     const none = this.parameters.map(() => null);
-    const grads = reduceInto(this, none);
-    for (const [i, grad] of grads.entries()) if (grad) this.parameters[i]?.addGradient(grad);
+    for (const [i, grad] of reduceInto(this, none).entries())
+      if (grad) this.parameters[i]?.addGradient(grad);
   }
 
   /** Brings the group back to its state between steps, after an error anywhere. @internal */
