@@ -359,10 +359,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.trainingState = TrainingState.IDLE;
   }
 
-  /**
-   * Frees what backward left: a module without gradients, or a gather that was not needed.
-   * @internal
-   */
+  /** Frees what backward left: of modules without gradients, and unneeded gathers. @internal */
   endBackward(): void {
     this.dropGather();
     if (this.trainingState !== TrainingState.IDLE) this.afterBackward();
