@@ -32,11 +32,16 @@ const roomy = {
     plain,
     kept({ ...plain, name: 'kept' }),
     kept({ ...plain, name: 'compile', compile: true }),
+    kept({ ...plain, name: 'layers', compile: 'layers' }),
   ],
   torch: [plain, kept(kind), kept(compiled)],
 };
 const tight = {
-  ours: [plain, { ...plain, name: 'compile', compile: true }],
+  ours: [
+    plain,
+    { ...plain, name: 'compile', compile: true },
+    { ...plain, name: 'layers', compile: 'layers' },
+  ],
   torch: [plain, kind, compiled],
 };
 
