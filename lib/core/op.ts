@@ -166,6 +166,8 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
   readonly keepsNoGrads: boolean;
   /** What decides the ops of the gradient beside operands and parameters; null for nothing. */
   readonly gradientState: ((params: P) => unknown) | null;
+  /** The ops that lowered graphs have in place of one that computes with others. Null for none. */
+  readonly parts: ((inputs: readonly Tensor[], params: P) => readonly Tensor[]) | null;
   /**
    * The inputs whose memory the call fills or frees without an order by values, and on which its
    * results may be windows: passes keep readers of that memory where they are. Null for none.
@@ -334,6 +336,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     publicCall: definition.publicCall ?? null,
     keepsNoGrads: definition.keepsNoGrads ?? false,
     gradientState: definition.gradientState ?? null,
+    parts: null,
     manages: definition.manages ?? null,
     runsAgain: definition.runsAgain ?? null,
     autocast: definition.autocast ?? null,

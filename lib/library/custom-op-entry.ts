@@ -100,7 +100,7 @@ export class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   }
 
   setDecomposition(decompose: (...args: A) => R): void {
-    (this.op as { decompose: Op<Template>['decompose'] }).decompose = (inputs, params) => {
+    (this.op as { parts: Op<Template>['parts'] }).parts = (inputs, params) => {
       const run = (): R => decompose(...(restore(params, inputs) as unknown as A));
       return this.resultsOf(noGrad(run));
     };

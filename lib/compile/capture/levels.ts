@@ -85,7 +85,7 @@ function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
     const parts = partsOf(op);
     if (parts !== null) {
       if (recorder.isWholeStep) recorder.guards.addState(op, params);
-      return parts(inputs, params);
+      return [...parts(inputs, params)];
     }
     const operands = inputs.map((t) => recorder.valueOf(t));
     if (into !== null) recorder.valueOf(into);
@@ -98,11 +98,8 @@ function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
 }
 
 /** What an op without a kernel is made of below autograd; null for an op that is a node itself. */
-function partsOf({ compute, decompose, traits }: AnyOp): AnyOp['compute'] {
-  if (compute === null) return null;
-  if (traits.includes('placement')) return compute;
-  return decompose && ((inputs, params) => [...decompose(inputs, params)]);
-}
+const partsOf = ({ compute, parts, traits }: AnyOp): AnyOp['parts'] =>
+  traits.includes('placement') ? compute : parts;
 
 /** Runs shape rules. Changes of placement run themselves, so that local shards get their sizes. */
 const runFakeDistributed: Layer = (op, inputs, params, into) =>

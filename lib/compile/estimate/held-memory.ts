@@ -1,9 +1,8 @@
 /** The memory that a graph holds while it runs: what allocates it, and which nodes need it. */
-import { Dependencies } from '../graph/dependencies.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value } from '../graph/node.js';
 import { isWait, startsCommunication } from '../graph/traits.js';
-import { bytesOf } from '../partition/memory.js';
+import { bytesOf, Memory } from '../partition/memory.js';
 import type { NodeValue } from '../partition/value-map.js';
 
 /** Memory that values of a graph share. */
@@ -33,10 +32,9 @@ export function heldMemory(
   { donated = new Set(), untilWaits = false }: HeldOptions = {},
 ): HeldMemory[] {
   const users = graph.allUsers();
-  const dependencies = new Dependencies(graph);
+  const memory = new Memory(graph);
   const held = new Map<object, HeldMemory & { nodes: Node[]; isKept: boolean }>();
-  const blockOf = (value: Value) =>
-    'node' in value ? held.get(dependencies.memoryOf(value)) : undefined;
+  const blockOf = (value: Value) => ('node' in value ? held.get(memory.of(value)) : undefined);
   for (const node of graph.nodes) {
     const readers =
       untilWaits && startsCommunication(node)
@@ -51,10 +49,10 @@ export function heldMemory(
         continue;
       }
       const isGiven = isInput(node);
-      held.set(dependencies.memoryOf(value), {
+      held.set(memory.of(value), {
         value,
         bytes: bytesOf(meta),
-        nodes: [node],
+        nodes: [node, ...startsOf(node)],
         isGiven,
         isKept: isGiven && !donated.has(node),
       });
@@ -66,5 +64,13 @@ export function heldMemory(
   }
   return [...held.values()];
 }
+
+/** What has allocated the memory of a wait of the program, which only ends the communication. */
+const startsOf = (node: Node): Node[] =>
+  isWait(node) && node.op?.manages != null
+    ? node.inputs.flatMap((value) =>
+        'node' in value && startsCommunication(value.node) ? value.node : [],
+      )
+    : [];
 
 const isInput = ({ kind }: Node): boolean => kind === 'placeholder' || kind === 'constant';
