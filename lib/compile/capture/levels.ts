@@ -84,7 +84,7 @@ function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
   const run: Layer = (op, inputs, params, into) => {
     const parts = partsOf(op);
     if (parts !== null) {
-      if (recorder.isWholeStep) recorder.guards.addState(op, params);
+      if (recorder.isWholeStep) recorder.addState(op, params);
       return parts(inputs, params);
     }
     const operands = inputs.map((t) => recorder.valueOf(t));

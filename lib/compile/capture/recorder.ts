@@ -150,11 +150,16 @@ export class Recorder {
       ...this.context(),
     });
     if (op.runsAgain?.(params)) node.tags = new Set([...node.tags, RESHARD]);
-    if (this.level === 'front') this.guards.addState(op, params);
+    if (this.level === 'front') this.addState(op, params);
     for (let i = 0; i < outputs.length; i++)
       if (outputs[i] !== into) this.define(outputs[i] as Tensor, { node, output: i });
     if (this.level === 'lowered' && op.traits.includes('collective')) this.waits.add(outputs);
     return node;
+  }
+
+  /** Guards compare what decides the gradient of a call. */
+  addState(op: AnyOp, params: object): void {
+    if (op.gradientState !== null) this.guards.addState(op, params, this.paths.ofCurrentModule());
   }
 
   /** Adds an effect on tensors, which a run repeats on the real ones. */

@@ -106,10 +106,9 @@ export class GuardCollector {
     return [...tensorsIn(this.given), ...(this.rebound?.tensors ?? [])];
   }
 
-  /** Adds a call whose gradient depends on more than its operands. */
-  addState(op: AnyOp, params: object): void {
-    if (op.gradientState === null) return;
-    const state = new OpState(op, params);
+  /** Adds a call, in a module, whose gradient depends on more than its operands. */
+  addState(op: AnyOp, params: object, module: string): void {
+    const state = new OpState(op, params, module);
     if (!state.isEmpty) this.states.push(state);
   }
 
