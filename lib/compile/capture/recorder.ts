@@ -159,7 +159,11 @@ export class Recorder {
 
   /** Guards compare what decides the gradient of a call. */
   addState(op: AnyOp, params: object): void {
-    if (op.gradientState !== null) this.guards.addState(op, params, this.paths.ofCurrentModule());
+    if (op.gradientState === null) return;
+    const module = this.paths.ofCurrentModule();
+    const where = module === '' ? '' : ` of module ${module}`;
+    const state = (): unknown => op.gradientState?.(params);
+    this.guards.addState(`the state of ${op.name}${where}`, state);
   }
 
   /** Adds an effect on tensors, which a run repeats on the real ones. */

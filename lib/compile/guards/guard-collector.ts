@@ -4,7 +4,6 @@
  * guards made from them allow the graph only while all are unchanged.
  */
 import type { MemoryFact } from '../../core/backend.js';
-import type { AnyOp } from '../../core/op.js';
 import type { Tensor } from '../../core/tensor.js';
 import { tensors as tensorsIn } from '../../core/tree.js';
 import type { ReboundPlace } from '../rebound.js';
@@ -15,10 +14,10 @@ import { MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
 import { hasOwnProperties, isModule, isOpaqueIterator } from './object-walk.js';
-import { OpState } from './op-state.js';
 import { OptimizerFacts } from './optimizer-facts.js';
 import { ReboundFacts } from './rebound-facts.js';
 import { StateBefore } from './state-before.js';
+import { StateFacts } from './state-facts.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** Facts of a tensor that are compared only if the function read them. */
@@ -50,7 +49,8 @@ export class GuardCollector {
   private readonly before = new Map<object, ReadonlyMap<string, unknown>>();
   private readonly overwritten: (readonly [module: object, name: string])[] = [];
   private readonly optimizers = new Set<object>();
-  private readonly states: OpState[] = [];
+  private readonly states: StateFacts[] = [];
+  private readonly statesRead = new Set<() => unknown>();
   /** Leaves whose hooks count. */
   private readonly leaves = new Set<number | Tensor>();
   private readonly constants = new Set<Tensor>();
@@ -106,9 +106,11 @@ export class GuardCollector {
     return [...tensorsIn(this.given), ...(this.rebound?.tensors ?? [])];
   }
 
-  /** Adds a call, in a module, whose gradient depends on more than its operands. */
-  addState(op: AnyOp, params: object, module: string): void {
-    const state = new OpState(op, params, module);
+  /** Adds the value of a function that decides what the graph contains. */
+  addState(path: string, read: () => unknown): void {
+    if (this.statesRead.has(read)) return;
+    this.statesRead.add(read);
+    const state = new StateFacts(path, read);
     if (!state.isEmpty) this.states.push(state);
   }
 

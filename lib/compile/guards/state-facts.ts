@@ -1,50 +1,38 @@
-/** What decides the ops of a call's gradient beside its operands: guards compare it by value. */
-import type { AnyOp } from '../../core/op.js';
+/** What a program says about itself that decides what a graph contains: guards compare its value. */
 import { shown } from '../../core/options.js';
 import { isPlain } from '../../core/plain-object.js';
 import { sameStructure } from '../autograd-capture/structure.js';
 import { type Difference, propertyPath } from './facts.js';
 
-export class OpState {
-  private readonly op: AnyOp;
-  private readonly params: object;
-  /** The path of the module that calls it; empty outside of modules. */
-  private readonly module: string;
+/** The value of a function, compared by items in arrays and plain objects. */
+export class StateFacts {
+  private readonly path: string;
+  private readonly read: () => unknown;
   private readonly expected: unknown;
 
-  /** As it is when the op is recorded. */
-  constructor(op: AnyOp, params: object, module: string) {
-    this.op = op;
-    this.params = params;
-    this.module = module;
-    this.expected = this.now();
+  /** Compares with the value now. */
+  constructor(path: string, read: () => unknown) {
+    this.path = path;
+    this.read = read;
+    this.expected = read();
   }
 
-  private now(): unknown {
-    return this.op.gradientState?.(this.params);
-  }
-
-  /** Whether there is a state to compare. */
+  /** Whether there is a value to compare. */
   get isEmpty(): boolean {
     return this.expected === undefined || this.expected === null;
   }
 
   matches(): boolean {
-    return sameStructure(this.expected, this.now());
+    return sameStructure(this.expected, this.read());
   }
 
   difference(): Difference | null {
-    const now = this.now();
+    const now = this.read();
     return sameStructure(this.expected, now) ? null : differenceAt(this.path, this.expected, now);
   }
 
   sentences(): string[] {
     return sentencesAt(this.path, this.expected);
-  }
-
-  private get path(): string {
-    const where = this.module === '' ? '' : ` of module ${this.module}`;
-    return `the state of ${this.op.name}${where}`;
   }
 }
 
