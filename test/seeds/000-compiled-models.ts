@@ -23,6 +23,7 @@ import {
 import { stateOf } from '../../lib/parallel/fully-shard/fsdp-state.js';
 import { type CompileCounter, CompileCounterWithBackend } from '../../lib/testing/index.js';
 import { valuesOf } from '../distributed/support/on-ranks.js';
+import { skippingHooks } from '../parallel/fully-shard/skipping-hooks.js';
 import { MLP, Mlp, type Sharding, seeded, TRANSFORMER } from './000-models.js';
 import { assertClose, BACKENDS, factsOf } from './compiled.js';
 import type { World } from './worlds.js';
@@ -232,17 +233,6 @@ class FailingMlp extends Mlp {
     const y = super.forward(x);
     if (this.fails) throw new RangeError('inside');
     return y;
-  }
-}
-
-function skippingHooks<T>(value: boolean, fn: () => T): T {
-  const { config } = compiler;
-  const before = config.skipFsdpHooks;
-  config.skipFsdpHooks = value;
-  try {
-    return fn();
-  } finally {
-    config.skipFsdpHooks = before;
   }
 }
 
