@@ -149,6 +149,7 @@ export class Recorder {
       draw: this.draws.nodeOf(this, params, this.tagsNow()),
       ...this.context(),
     });
+    for (const i of op.manages?.(params) ?? []) this.guards.addManaged(inputs[i] as Tensor);
     if (op.runsAgain?.(params)) node.tags = new Set([...node.tags, RESHARD]);
     if (this.level === 'front') this.addState(op, params);
     for (let i = 0; i < outputs.length; i++)

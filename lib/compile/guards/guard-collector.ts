@@ -54,6 +54,8 @@ export class GuardCollector {
   /** Leaves whose hooks count. */
   private readonly leaves = new Set<number | Tensor>();
   private readonly constants = new Set<Tensor>();
+  /** Tensors whose memory the graph fills and frees. */
+  private readonly managed = new Set<Tensor>();
   /** What `.grad` was where it was read: of inputs, by position, and of constants. */
   private readonly grads = new Map<number | Tensor, TensorFacts | null>();
   private readonly reads = new Map<number | Tensor, Set<MemoryFact>>();
@@ -145,6 +147,11 @@ export class GuardCollector {
     if (!this.tensors.has(constant)) this.tensors.set(constant, OUTSIDE);
   }
 
+  /** Adds a tensor whose memory the graph fills and frees. */
+  addManaged(t: Tensor): void {
+    this.managed.add(t);
+  }
+
   /** Adds a tensor whose `.grad` was read: only its metadata counts. */
   expectGrad(owner: number | Tensor, grad: Tensor | null): void {
     if (!this.grads.has(owner)) this.grads.set(owner, grad === null ? null : new TensorFacts(grad));
@@ -209,7 +216,7 @@ export class GuardCollector {
       modules: [...this.modules.values()].filter((facts) => facts !== null),
       states: this.states,
       optimizers: [...this.optimizers].map((optimizer) => new OptimizerFacts(optimizer)),
-      tensors: [...this.tensors].map(([t, path]) => new OuterTensor(t, path)),
+      tensors: [...this.tensors].map(([t, path]) => new OuterTensor(t, path, this.managed.has(t))),
       grads: [...this.grads].map(([owner, grad]) => [owner, grad, pathOf(owner)] as const),
       facts: [
         ...this.memoryFacts(inputs, pathOf),
