@@ -1,9 +1,9 @@
 /**
  * A training step of a fully sharded model on one of four ranks. The other ranks are simulated: their
- * collectives return at once, all kernels of this rank are real. Time of the host, of the step, most
- * memory, and the step of the same model unsharded. With `fake` nothing is computed either: the
- * host's time on the CPU, sharded and not. One JSON object a line. `npm run bench:gpus` has ranks on
- * all GPUs of a machine, beside PyTorch's.
+ * collectives return at once, all kernels of this rank are real. Time of the host, of the step and
+ * most memory: uncompiled, with compiled layers, and compiled as a whole. With `fake` nothing is
+ * computed either: the host's time on the CPU, sharded and not. One JSON object a line.
+ * `npm run bench:gpus` has ranks on all GPUs of a machine, beside PyTorch's.
  *
  *   npm run bench:fsdp -- [124m | 1.5b | 8b] [batch] [fake]
  */
@@ -18,6 +18,7 @@ import {
 import {
   amp,
   bfloat16,
+  compile,
   cuda,
   type DeviceName,
   float32,
@@ -35,13 +36,23 @@ import { requireGpu, runProgram } from './program.js';
 const RANKS = 4;
 type Name = keyof typeof SIZES;
 
+/** What is compiled. */
+const COMPILED = ['uncompiled', 'compiled layers', 'compiled as a whole'] as const;
+type Compiled = (typeof COMPILED)[number];
+
 interface Trainer {
   readonly step: () => void;
   readonly model: Gpt;
 }
 
 /** A step under autocast, or of a sharded model with its own policy. */
-function trainer(name: Name, batch: number, device: DeviceName, sharded: boolean): Trainer {
+function trainer(
+  name: Name,
+  batch: number,
+  device: DeviceName,
+  sharded: boolean,
+  compiled: Compiled = 'uncompiled',
+): Trainer {
   const size = SIZES[name];
   const model = new Gpt(size, sharded ? 'meta' : device);
   if (sharded) {
@@ -51,15 +62,18 @@ function trainer(name: Name, batch: number, device: DeviceName, sharded: boolean
     fullyShard(model, { mesh, mpPolicy });
     model.toEmpty(device);
   }
+  const options = { backend: 'inductor', fullgraph: true } as const;
+  if (compiled === 'compiled layers') for (const layer of model.layers) layer.compile(options);
+  const run = compiled === 'compiled as a whole' ? compile(model, options) : model;
   for (const p of model.parameters()) nn.init.constant_(p, 0.01);
   const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-4, fused: true });
   const draw = (): Tensor => randint(0, size.vocabulary, [batch, size.context], { device });
   const [input, target] = [draw(), draw()];
   const loss = (): Tensor =>
     sharded
-      ? model(input, target)
+      ? run(input, target)
       : amp.autocast({ deviceType: device === 'cuda' ? 'cuda' : 'cpu', dtype: bfloat16 }, () =>
-          model(input, target),
+          run(input, target),
         );
   const step = (): void =>
     scope(() => {
@@ -75,9 +89,8 @@ function print(name: string, figures: Record<string, number>): void {
   console.log(JSON.stringify({ name, ...Object.fromEntries(rounded) }));
 }
 
-async function onGpu(name: Name, batch: number): Promise<void> {
-  requireGpu();
-  const { step } = trainer(name, batch, 'cuda', true);
+function onGpu(name: Name, batch: number, compiled: Compiled): void {
+  const { step } = trainer(name, batch, 'cuda', true, compiled);
   for (let i = 0; i < 3; i++) step();
   cuda.synchronize();
   memory.resetPeak('cuda');
@@ -95,7 +108,7 @@ async function onGpu(name: Name, batch: number): Promise<void> {
   for (let i = 0; i < 5; i++) step();
   cuda.synchronize();
   const ahead = memory.stats('cuda').peakAllocatedBytes;
-  print(`fully sharded ${name}, batch ${batch}, one of ${RANKS} ranks`, {
+  print(`fully sharded ${name}, batch ${batch}, one of ${RANKS} ranks, ${compiled}`, {
     hostMs: median(hosts),
     wallMs: median(walls),
     peakGiB: waited / 2 ** 30,
@@ -136,6 +149,13 @@ await runProgram(async () => {
   const batch = Number(process.argv[3] ?? 16);
   await initProcessGroup('fake', { rank: 0, worldSize: RANKS });
   if (process.argv[4] === 'fake') withoutKernels(name, batch);
-  else await onGpu(name, batch);
+  else {
+    requireGpu();
+    for (const compiled of COMPILED) {
+      onGpu(name, batch, compiled);
+      memory.collect();
+      cuda.emptyCache();
+    }
+  }
   destroyProcessGroup();
 });

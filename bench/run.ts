@@ -51,6 +51,7 @@ function programs(device: string): Program[] {
     ours('guards', device),
     ours('kernels', device),
     ours('compile', device),
+    ours('backends', device),
     ours('start', pathToFileURL(entry).href),
     ours('ranks-start', path.dirname(entry)),
     ...peers,

@@ -6,6 +6,7 @@ import { inspect } from 'node:util';
 import { autocastState, operandConverter } from './amp/autocast.js';
 import { autogradLayer } from './autograd/autograd-layer.js';
 import './autograd/backward.js';
+import './autograd/grad-dtype.js';
 import './autograd/set-storage.js';
 import { refreshViewHistory } from './autograd/view-history.js';
 import { type CompileOptions, compiledModule } from './compile/compile.js';

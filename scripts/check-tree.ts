@@ -48,6 +48,13 @@ const includeRules = [
 const cudaWord =
   /#\s*include\s*[<"](cuda|cublas|nccl|nvrtc)|\b(cuda|cublas|nccl|nvrtc)[A-Z]\w*|\bCU(device|stream|context)\b|__global__/;
 
+const rawThrows =
+  /\bnapi_throw\w*|\bnode_api_throw\w*|\bnapi_reject_deferred|\bnapi_get_named_property\b|\bnapi_set_named_property\b/;
+/** Also what throws in node-addon-api. */
+const throws = new RegExp(
+  `${rawThrows.source}|\\bNapi::\\w*Error\\b|\\bThrowAsJavaScriptException\\b|(?:\\.|->)(?:Get|Set|Has|Delete|Call|MakeCallback)\\(`,
+);
+
 export function nativeFindings(): string[] {
   const findings: string[] = [];
   for (const file of filesBelow('native')) {
@@ -66,13 +73,12 @@ export function nativeFindings(): string[] {
         );
       }
     }
-    const thrown =
-      /\bnapi_throw\w*|\bnode_api_throw\w*|\bnapi_reject_deferred|\bnapi_get_named_property\b|\bnapi_set_named_property\b/.exec(
-        withoutStrings(text),
-      );
+    const thrown = (file === 'native/addon/values.h' ? rawThrows : throws).exec(
+      withoutStrings(text),
+    );
     if (thrown)
       findings.push(
-        `${file} calls ${thrown[0]}; native code neither throws nor runs JavaScript that may (native/addon/values.h): note the error with fail_call, which guard.ts throws.`,
+        `${file} calls ${thrown[0]}; native code neither throws nor runs JavaScript that may (native/addon/failure.h, values.h): return a failed Status, which guard.ts throws.`,
       );
     const mention = cudaWord.exec(withoutStrings(text));
     if (!file.startsWith('native/cuda/') && mention)

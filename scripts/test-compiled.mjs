@@ -28,7 +28,7 @@ const SAMPLE = [
 ].map((name) => `test/${name}.test.ts`);
 
 /** Runs the tests of some files with compiled bodies. */
-export const sampleOfBodies = () => bodiesBy('aot_eager', ['--parallel', ...SAMPLE]);
+export const sampleOfBodies = () => bodiesBy('inductor', ['--parallel', ...SAMPLE]);
 
 /** Warnings that functions have been captured too often are no news here. */
 function bodiesBy(backend, args) {

@@ -1,5 +1,11 @@
-/** Root hooks of mocha: a required GPU must exist, and the addon shuts down at the end. */
+/**
+ * Root hooks of mocha: a required GPU must exist, and the addon shuts down at the end. Small tensors
+ * are fused, too.
+ */
+import { fusionThreshold } from '../lib/compile/fusion/threshold.js';
 import { writer } from '../lib/eager/submit.js';
+
+fusionThreshold.leastOnCpu = 0;
 
 export const mochaHooks = {
   /**

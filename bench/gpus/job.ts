@@ -24,10 +24,10 @@ export interface Mode {
   /** Layers that are gathered ahead in forward and backward; 0 leaves it to the library. */
   readonly prefetch: number;
   /**
-   * Whether it is compiled: by PyTorch each layer and the loss, by ours each layer where they are
-   * fully sharded, and else the whole model.
+   * Whether it is compiled: by PyTorch each layer and the loss, by ours the whole model, or each
+   * layer of a fully sharded one.
    */
-  readonly compile: boolean;
+  readonly compile: boolean | 'layers';
   /** The backend of `compile` for ours: `'inductor'` by default. */
   readonly backend?: BackendName;
   /** Whether ours frees memory by scopes, or leaves it to the garbage collector. */

@@ -24,19 +24,18 @@ export const plain: Mode = {
 /** PyTorch's kindest settings without a compiler. */
 const kind: Mode = { ...plain, name: 'kind', prefetch: 2, attention: 'cudnn' };
 const compiled: Mode = { ...kind, name: 'compile', compile: true };
+/** Ours, compiled as a whole and layer by layer. */
+const whole: Mode = { ...plain, name: 'compile', compile: true };
+const layered: Mode = { ...plain, name: 'layers', compile: 'layers' };
 const kept = (mode: Mode): Mode => ({ ...mode, reshard: false });
 
 /** Modes where memory allows whole parameters to stay between forward and backward. */
 const roomy = {
-  ours: [
-    plain,
-    kept({ ...plain, name: 'kept' }),
-    kept({ ...plain, name: 'compile', compile: true }),
-  ],
+  ours: [plain, kept({ ...plain, name: 'kept' }), kept(whole), kept(layered)],
   torch: [plain, kept(kind), kept(compiled)],
 };
 const tight = {
-  ours: [plain, { ...plain, name: 'compile', compile: true }],
+  ours: [plain, whole, layered],
   torch: [plain, kind, compiled],
 };
 
@@ -105,11 +104,7 @@ const single =
   () => [
     {
       job: { ...common, name, model, batch, dataRanks: 1, parallel: 'ddp', steps: 20 },
-      ours: [
-        plain,
-        { ...plain, name: 'no scopes', scopes: false },
-        { ...plain, name: 'compile', compile: true },
-      ],
+      ours: [plain, { ...plain, name: 'no scopes', scopes: false }, whole],
       torch: [plain, kind, compiled],
     },
   ];

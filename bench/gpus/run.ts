@@ -5,7 +5,7 @@
  * go on.
  *
  *   npm run bench:gpus -- [--rows a,b] [--rounds N] [--ranks N] [--seconds S]
- *     [--modes default,kept,kind,compile] [--traces FOLDER]
+ *     [--modes default,kept,kind,compile,layers] [--traces FOLDER]
  */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

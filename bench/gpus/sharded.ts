@@ -84,7 +84,7 @@ export function training(job: Job, mode: Mode): Training {
     applyActivationCheckpointing(model, { checkFn: (module) => all.has(module) });
   }
   const { backend = 'inductor' } = mode;
-  const isLayered = mode.compile && job.parallel === 'fsdp';
+  const isLayered = mode.compile === 'layers';
   if (isLayered) for (const layer of layers) layer.compile({ backend });
   if (job.parallel === 'fsdp') {
     fullySharded(layers, model, mesh.get('dp'), job, mode);

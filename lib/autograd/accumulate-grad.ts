@@ -37,8 +37,8 @@ export class AccumulateGrad extends Node {
     if (given === null || given === undefined || !variable.isTracked) return NO_GRADIENTS;
     const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = gradOf(variable);
-    if (before === null) setGrad(variable, this.firstGradient(grad));
-    else if (this.createGraph) setGrad(variable, before.add(grad));
+    if (before === null) setGrad(variable, this.firstGradient(inGradDtype(variable, grad)));
+    else if (this.createGraph) setGrad(variable, before.add(inGradDtype(variable, grad)));
     else before.add_(grad);
     const { postAccumulateHooks } = variable;
     if (postAccumulateHooks !== null)
@@ -49,7 +49,9 @@ export class AccumulateGrad extends Node {
   }
 
   override facts(): NodeFacts | null {
-    return { facts: [this.variable.constructor], saved: [], draws: [] };
+    const { variable } = this;
+    const facts = [variable.constructor, variable.ownGradDtype ?? null];
+    return { facts, saved: [], draws: [] };
   }
 
   private firstGradient(grad: Tensor): Tensor {
@@ -64,6 +66,10 @@ export class AccumulateGrad extends Node {
       ? copyInLayoutOf(variable, grad)
       : takeOver(grad);
   }
+}
+
+function inGradDtype({ ownGradDtype }: Tensor, grad: Tensor): Tensor {
+  return ownGradDtype === undefined ? grad : grad.to(ownGradDtype);
 }
 
 /** Gradients that a {@link Function} handed over and no `.grad` has taken yet. */

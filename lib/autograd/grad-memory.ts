@@ -11,7 +11,7 @@ import { accumulatorOf } from './accumulate-grad.js';
  * besides. Null takes the memory away, also from a leaf that was frozen since. A pass that creates
  * a graph does not use it.
  *
- * @param memory - of the shape, dtype, device and placements of the leaf, in any strides
+ * @param memory - of the shape, `gradDtype`, device and placements of the leaf, in any strides
  * @throws AutogradError for a tensor that is no leaf with a gradient, and for memory that does not
  * fit; ArgumentError for what is no tensor
  * @see PyTorch `gradient_as_bucket_view`, which its DistributedDataParallel has for itself
@@ -37,12 +37,12 @@ function check(op: string, leaf: Tensor, memory: Tensor): void {
   if (!(memory instanceof Tensor)) throw unexpected(op, 'memory', 'a tensor or null', memory);
   const fits =
     sameShape(memory.shape, leaf.shape) &&
-    memory.dtype === leaf.dtype &&
+    memory.dtype === leaf.gradDtype &&
     memory.device === leaf.device &&
     memory.sharding?.spec === leaf.sharding?.spec;
   if (!fits)
     throw new AutogradError(
-      `${op}: expected memory like the leaf, ${leaf.dtype.name}${formatShape(leaf.shape)} on ` +
+      `${op}: expected memory like the leaf, ${leaf.gradDtype.name}${formatShape(leaf.shape)} on ` +
         `${leaf.device}, got ${memory.dtype.name}${formatShape(memory.shape)} on ${memory.device}`,
       { op },
     );

@@ -1,6 +1,6 @@
 /** What became of calls that no earlier capture served, for reports. */
 import type { CompileError } from '../core/errors.js';
-import type { CompiledGraph } from './backends.js';
+import type { CompileBackend, CompiledGraph } from './backends.js';
 import type { Capture } from './capture/capture.js';
 import type { Graph } from './graph/graph.js';
 import type { Difference } from './guards/facts.js';
@@ -20,6 +20,8 @@ export interface CaptureRecord {
   readonly functionName: string;
   /** Null if the function runs uncompiled. */
   readonly graph: Graph | null;
+  /** What the graph is compiled with. */
+  readonly backend: CompileBackend;
   /** The reason why it runs uncompiled. */
   readonly refusal: Refusal | null;
   readonly guards: Pick<Guards, 'sentences'>;
@@ -48,9 +50,14 @@ export const latestOfGraphs = <E extends { readonly run: unknown }>(entries: rea
 ];
 
 /** A graph that the calls of a function choose themselves. */
-export const recordOfSegment = (functionName: string, graph: Graph): CaptureRecord => ({
+export const recordOfSegment = (
+  functionName: string,
+  graph: Graph,
+  backend: CompileBackend,
+): CaptureRecord => ({
   functionName,
   graph,
+  backend,
   refusal: null,
   guards: { sentences: () => ['the ops that the function calls, and their operands, are these'] },
   because: [],

@@ -162,7 +162,7 @@ export class Captures {
 
   /** Remembers the graph of a lazy segment. */
   private addSegment(graph: Graph): void {
-    const record = recordOfSegment(nameOf(this.fn), graph);
+    const record = recordOfSegment(nameOf(this.fn), graph, this.settings.backend);
     this.segments.push(record);
     for (const observe of observers) observe(record);
   }
@@ -225,6 +225,7 @@ export class Captures {
     const known = new Set(others.flatMap(({ constants }) => [...constants]));
     const entry: Entry = {
       functionName: nameOf(this.fn),
+      backend: this.settings.backend,
       because: serving === null ? because : [],
       specialised: dynamic.reason,
       rank,

@@ -5,10 +5,9 @@
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
-import type { Tensor } from '../core/tensor.js';
-import type { CompileBackend, CompiledGraph } from './backends.js';
 import { type AnyFunction, compiledFunction } from './cache.js';
 import { isCompiling, refuse } from './capture/capture.js';
+import { compiledGraph } from './compiled-graph.js';
 import { addDisabled, withoutCompiled } from './disabled.js';
 import { setCompiledForm } from './explain.js';
 import type { RunValue } from './graph/effects.js';
@@ -16,7 +15,6 @@ import { GraphModule } from './graph/graph-module.js';
 import { isModule, type ModuleLike } from './guards/object-walk.js';
 import { breakSegment, immediately } from './lazy/lazily.js';
 import { type CompileOptions, checkedOptions } from './options.js';
-import { backendOfCompile, checkedOnce, expectedOutputs, madeBy } from './outputs.js';
 
 export type { BackendName, CompileBackend, CompiledGraph } from './backends.js';
 export type { CompileOptions } from './options.js';
@@ -146,19 +144,4 @@ export function compiledModule(
   const run = compiledFunction(call, checkedOptions(options), module as object & ModuleLike);
   setCompiledForm(run, run);
   return run;
-}
-
-/** A captured graph needs no guards: whoever calls it has checked that its inputs fit. */
-function compiledGraph(module: GraphModule, backend: CompileBackend): AnyFunction {
-  const { graph } = module;
-  const compiler = backendOfCompile(backend);
-  const made = (inputs: readonly Tensor[]): CompiledGraph => {
-    const run = madeBy(compiler, graph.title, backend(module, inputs));
-    return checkedOnce(compiler, graph.title, run, expectedOutputs(graph));
-  };
-  let run: CompiledGraph | null = null;
-  return (...inputs) => {
-    run ??= made(inputs as Tensor[]);
-    return run(...(inputs as Tensor[]));
-  };
 }

@@ -1,7 +1,9 @@
 /** `compiler.explain`: what `compile` makes of a call, as a report. */
 import { checkFunction } from '../core/options.js';
+import { fuses } from './aot/aot-autograd.js';
 import { type AnyFunction, compiledFunction, explaining } from './cache.js';
 import type { CaptureRecord } from './capture-record.js';
+import { whyNotFused } from './fusion/fuse.js';
 import type { Graph } from './graph/graph.js';
 import { symbolText } from './graph/symbols.js';
 import { formatDifference } from './guards/facts.js';
@@ -26,6 +28,11 @@ export interface GraphReport {
    * null if that is not so.
    */
   readonly specialised: string | null;
+  /**
+   * Why `'inductor'` runs the ops of the graph one by one; null if it fuses them, and with other
+   * backends.
+   */
+  readonly unfused: string | null;
 }
 
 /**
@@ -74,8 +81,8 @@ export interface CompileReport {
 /**
  * Reports what `compile` makes of a function: its graphs, what they are guarded by, where it
  * breaks, and why it was captured again. The returned function runs `fn` as `compile(fn)` would. A
- * function that is compiled already keeps its graphs and options; another one is compiled with
- * backend `'eager'`, once for all calls of the returned function.
+ * function that is compiled already keeps its graphs and options; another one is compiled once for
+ * all calls of the returned function.
  *
  * @throws ArgumentError if `fn` is no function; with `fullgraph`, CompileError as the call would
  * @see PyTorch `torch._dynamo.explain`
@@ -159,7 +166,8 @@ function latestOfGraphs(records: readonly CaptureRecord[]): CaptureRecord[] {
   return [...latest.values()];
 }
 
-function graphOf({ functionName, graph, guards, specialised }: CaptureRecord): GraphReport[] {
+function graphOf(record: CaptureRecord): GraphReport[] {
+  const { functionName, graph, guards, specialised, backend } = record;
   if (graph === null) return [];
   const { callNodes, symbols } = graph;
   return [
@@ -170,12 +178,13 @@ function graphOf({ functionName, graph, guards, specialised }: CaptureRecord): G
       guards: guards.sentences(),
       symbols: symbols.map((symbol) => `${symbolText(symbol)}, at least 2`),
       specialised,
+      unfused: fuses(backend) ? whyNotFused(graph) : null,
     },
   ];
 }
 
 function graphText(
-  { functionName, graph, opCount, guards, symbols, specialised }: GraphReport,
+  { functionName, graph, opCount, guards, symbols, specialised, unfused }: GraphReport,
   i: number,
 ): string[] {
   return [
@@ -183,6 +192,7 @@ function graphText(
     ...String(graph).split('\n').map(indented),
     ...symbols.map(indented),
     ...(specialised === null ? [] : [`  has fixed shapes: ${specialised}`]),
+    ...(unfused === null ? [] : [`  runs its ops one by one: ${unfused}`]),
     symbols.length > 0 ? '  serves calls of the latest shape while' : '  serves calls while',
     ...guards.map((guard) => indented(indented(guard))),
   ];

@@ -24,7 +24,9 @@ let fallbackRandom = false;
  *
  * @example
  * inductor.config.reorderForComputeCommOverlap = false;
- * inductor.config.reorderForComputeCommOverlap = null; // as it was
+ * const inOrder = compile((t: Tensor) => t.sin(), { backend: 'inductor' });
+ * inOrder(x);
+ * inductor.config.reorderForComputeCommOverlap = null;
  */
 export const config: InductorConfig = Object.seal({
   get reorderForComputeCommOverlap(): boolean | null {

@@ -6,8 +6,9 @@ import { graphWatch, type RunningGraph } from './graph/graph-watch.js';
  * Runs `fn`, and returns its result and what each graph that ran executes: those of compiled
  * functions, of their backward passes and of train steps, each once, in the order in which they
  * began. A text has a line for each command, in order: results are numbered buffers, a view stands
- * where it is read, `waitTensor` where communication is waited for, and a call that overwrites an
- * operand ends in `_`. A fused call is followed by its expressions.
+ * where it is read, `waitTensor` where communication is waited for, and a call that writes into
+ * memory that is there ends in `_` and names that first. A fused call is followed by its
+ * expressions.
  *
  * @throws ArgumentError for what is no function, and for an asynchronous one; what `fn` throws
  * @see PyTorch `torch._inductor.utils.run_and_get_code`

@@ -5,7 +5,7 @@ import { type BackendName, backendOf, type CompileBackend } from './backends.js'
 
 /** Options of `compile`. */
 export interface CompileOptions {
-  /** A name of a backend of the library, or a function; `'aot_eager'` by default. */
+  /** A name of a backend of the library, or a function; `'inductor'` by default. */
   backend?: BackendName | CompileBackend;
   /**
    * True: an effect that a graph cannot repeat is an error. False: the JavaScript of the function
@@ -64,7 +64,7 @@ function checkOptions(options: CompileOptions): void {
 /** @throws ArgumentError if an option or its value is unknown */
 export function checkedOptions(options: CompileOptions): CompileSettings {
   const {
-    backend = 'aot_eager',
+    backend = 'inductor',
     fullgraph = false,
     signal = null,
     dynamic = null,

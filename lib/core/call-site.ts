@@ -61,6 +61,21 @@ export function callSite(below: (...args: never[]) => unknown = callSite): strin
   );
 }
 
+/** Frames from a call of an op in a hook or a gradient of the program to that code. */
+const NEAR_FRAMES = 16;
+
+/**
+ * As {@link callSite} for calls that the library makes for many ops, far below the program: its
+ * site is `outer`, unless code of the program is near, as that of a hook.
+ */
+export function callSiteBelow(outer: () => string): string {
+  return (
+    callContext.site ??
+    siteAmong(innermostFrames(NEAR_FRAMES, callSiteBelow), NEAR_FRAMES) ??
+    outer()
+  );
+}
+
 /**
  * Null if the search must be repeated with more frames: `most` were captured and all belong to the
  * library, or none were captured because `below` is not on the stack.

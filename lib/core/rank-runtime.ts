@@ -39,6 +39,11 @@ export interface TurnTaker {
 export interface RankWorld {
   /** Whether other ranks run in this process, so that JavaScript must not block on them. */
   readonly isShared: boolean;
+  /**
+   * Whether kernels may be loaded onto a device. CUDA loads one when all work of the process is
+   * done, which would wait for collectives of other ranks of this process.
+   */
+  loadsKernels(device: Device): boolean;
   /** Throws if blocking for a value would wait for ranks that JavaScript has not run yet. */
   checkWait(op: string): void;
   /** Called after a stream failure was reported; work queued before it is void. */
@@ -54,6 +59,7 @@ export interface RankWorld {
 
 const noWorld: RankWorld = {
   isShared: false,
+  loadsKernels: () => true,
   checkWait() {},
   afterFailure() {},
   explain: () => null,
@@ -130,6 +136,11 @@ export class RankRuntime {
 
 /** The runtime of a program outside of local ranks. @internal */
 export const processRuntime = new RankRuntime(null);
+
+/**
+ * Whether GPUs have loaded their last kernel, since ranks of this process had one each. @internal
+ */
+export const kernelLoading = { hasEnded: false };
 
 /** Whether a rank of this process is in a world. @internal */
 export const isInWorld = (): boolean => worlds > 0;

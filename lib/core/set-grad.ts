@@ -37,15 +37,16 @@ function checkGradient(tensor: Tensor, value: Tensor): void {
     throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
   if ((value.sharding === null) !== (tensor.sharding === null))
     throw gradientOfAnotherKind(tensor, value);
+  const dtype = tensor.ownGradDtype ?? tensor.dtype;
   if (
     !sameShape(value.shape, tensor.shape) ||
-    value.dtype !== tensor.dtype ||
+    value.dtype !== dtype ||
     value.device !== tensor.device
   ) {
     const advice =
       tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`;
     throw new AutogradError(
-      `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, ` +
+      `grad: expected ${dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, ` +
         `got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${advice}`,
     );
   }

@@ -77,6 +77,8 @@ export class Tensor {
    * place. Few tensors have the property
    */
   declare replacedBecause: string | undefined;
+  /** @internal of a leaf whose `gradDtype` was set. Few tensors have the property */
+  declare ownGradDtype: DType | undefined;
   /** @internal of a distributed tensor; `shape` and `strides` are those of the whole tensor */
   sharding: Sharding | null = null;
 

@@ -14,15 +14,9 @@ import { DeviceMesh } from '../distributed/device-mesh/create-mesh.js';
 import { memberOf } from '../distributed/process-group/new-group.js';
 import { placeOf } from '../distributed/process-group/operands.js';
 import type { ProcessGroup } from '../distributed/process-group/process-group.js';
-import {
-  allGatherRows,
-  allReduceTensor,
-  allToAllRows,
-  broadcastTensor,
-  reduceScatterRows,
-} from '../ops/collectives.js';
+import { allReduceTensor, allToAllRows, broadcastTensor } from '../ops/collectives.js';
 import { waitTensor } from './async-collective-tensor.js';
-import { alongRows } from './redistribute/run.js';
+import { gatherAlong, reduceScatterAlong } from './redistribute/run.js';
 
 /** The ranks that take part: a group, or a mesh of one dimension; all ranks if left out. */
 export type CollectiveRanks = ProcessGroup | DeviceMesh;
@@ -76,7 +70,7 @@ function allGatherTensor(
     given === undefined
       ? equal(input.size(dim), ranks.size)
       : checkedSizes(op, given, input, dim, ranks);
-  return asynchronous(alongRows(input, dim, (rows) => allGatherRows(rows, sizes, ranks)));
+  return asynchronous(gatherAlong(input, dim, sizes, ranks));
 }
 
 /** A copy of the sizes, because backward reads them later. */
@@ -123,11 +117,8 @@ function reduceScatterTensor(
         `of ${formatShape(input.shape)}`,
       { op, shape: input.shape },
     );
-  return asynchronous(
-    alongRows(input, dim, (rows) =>
-      reduceScatterRows(rows, reduceOp, equal(size / ranks.size, ranks.size), ranks),
-    ),
-  );
+  const sizes = equal(size / ranks.size, ranks.size);
+  return asynchronous(reduceScatterAlong(input, reduceOp, dim, sizes, ranks));
 }
 
 /**

@@ -1,5 +1,5 @@
 /**
- * Errors of the addon. Native code throws nothing (native/addon/values.h says why): a call that
+ * Errors of the addon. Native code throws nothing (native/addon/failure.h says why): a call that
  * fails returns null, and the failure that `takeFailure` returns is thrown here.
  */
 import { identify } from '../core/unobserved-failures.js';

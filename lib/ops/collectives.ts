@@ -8,6 +8,7 @@ import {
   aboutShape,
   type CollectiveCall,
   type CollectiveGroup,
+  type CollectivePart,
   remembered,
 } from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
@@ -25,8 +26,11 @@ type InGroup = ParamsOf<typeof groupParams>;
 const reduceParams = { ...groupParams, reduceOp: param.value<ReduceOpName>() };
 type Reduces = ParamsOf<typeof reduceParams>;
 
-/** The number of rows of each rank, in the order of the group. */
-const rowsParam = { rows: param.value<readonly number[]>() };
+/**
+ * The number of rows of each rank, in the order of the group. `dim`: that of the rows, 0 by
+ * default. Along another one all ranks have equally many, see {@link communicatesAlong}.
+ */
+const rowsParam = { rows: param.value<readonly number[]>(), dim: param.optional<number>() };
 const gatherParams = { ...groupParams, ...rowsParam };
 type Gathers = ParamsOf<typeof gatherParams>;
 const reduceScatterParams = { ...reduceParams, ...rowsParam };
@@ -36,7 +40,7 @@ const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0)
 const rowSize = (t: Tensor): number => numelOf(t.shape.slice(1));
 const elements = (rows: readonly number[], size: number): number[] =>
   rows.map((count) => count * size);
-const withRows = (t: Tensor, rows: number): Shape => [rows, ...t.shape.slice(1)];
+const withRows = (t: Tensor, rows: number, dim = 0): Shape => t.shape.with(dim, rows);
 const metaOf = (t: Tensor, shape: Shape): readonly OutputMeta[] => [
   { shape, strides: null, dtype: t.dtype, device: t.device },
 ];
@@ -57,6 +61,7 @@ function checkRows(
   rows: readonly number[],
   group: CollectiveGroup,
   total: number,
+  dim = 0,
 ): void {
   if (rows.length !== group.size)
     throw new ArgumentError(`${op}: expected rows of ${group.size} ranks, got ${rows.length}`, {
@@ -68,7 +73,7 @@ function checkRows(
       op,
       shape: t.shape,
     });
-  if (t.shape[0] !== total)
+  if (t.shape[dim] !== total)
     throw new ShapeError(`${op}: expected ${total} rows, got shape ${formatShape(t.shape)}`, {
       op,
       shape: t.shape,
@@ -90,16 +95,63 @@ const isEven = (rows: readonly number[]): boolean => {
   return true;
 };
 
+const SIZES_ADVICE =
+  'Where parts differ along the gathered dim, give functional.allGatherTensor the sizes of all ' +
+  'ranks, { sizes }; along other dims they are the same.';
+
 /**
  * The description of an all-gather of equal shards, by the shape of this rank's shard, which the
  * program passed.
  */
 const localShard = remembered(
-  (count, rows) =>
-    `(${count} of them its own, ${rows} along the gathered dim)\nWhere parts differ along the ` +
-    'gathered dim, give functional.allGatherTensor the sizes of all ranks, { sizes }; along ' +
-    'other dims they are the same.',
+  (count, rows) => `(${count} of them its own, ${rows} along the gathered dim)\n${SIZES_ADVICE}`,
 );
+
+/** Blocks of a tensor that one call gathers or reduces, at most. */
+const MOST_BLOCKS = 16;
+
+/**
+ * Whether one call gathers or scatters rows along a dim without transposing it to the front: the
+ * ranks have equally many, and the dims before it few elements, each with a block of its own.
+ */
+export function communicatesAlong(t: Tensor, dim: number, rows: readonly number[]): boolean {
+  const blocks = numelOf(t.shape.slice(0, dim));
+  return dim > 0 && isEven(rows) && t.numel() > 0 && blocks <= MOST_BLOCKS;
+}
+
+/** The blocks of a dense tensor, one for each element of the dims before `dim`. */
+function blocksOf(t: Tensor, dim: number): Tensor[] {
+  const blocks = t.view([numelOf(t.shape.slice(0, dim)), -1]);
+  return Array.from({ length: blocks.shape[0] as number }, (_, i) => blocks.select(0, i));
+}
+
+/** The same as {@link into} for rows along a dim behind others: a part of the call for each block. */
+function intoBlocks(
+  name: string,
+  { group }: InGroup,
+  input: Tensor,
+  shape: Shape,
+  dim: number,
+  call: Pick<CollectiveCall, 'kind' | 'reduceOp'>,
+): Tensor[] {
+  const output = input.newEmpty(shape);
+  const given = blocksOf(input.contiguous(), dim);
+  const parts = blocksOf(output, dim).map((block, i) => ({
+    input: given[i] as Tensor,
+    output: block,
+  }));
+  const each = Math.min(input.numel(), output.numel());
+  group.run(name, {
+    ...call,
+    ...(parts[0] as CollectivePart),
+    counts: Array.from({ length: group.size }, () => each),
+    parts,
+    about:
+      `in each of ${parts.length} blocks (${input.shape[dim]} along the dim of the ranks)` +
+      (call.kind === 'allGather' ? `\n${SIZES_ADVICE}` : ''),
+  });
+  return [output];
+}
 
 /** Makes the input dense, allocates the output and runs the collective. */
 function into(
@@ -147,12 +199,16 @@ const allGatherOp: Op<Gathers> = defineOp({
   doc: 'The rows of all ranks one below the other, on every rank.',
   traits: ['collective'],
   kernel: null,
-  meta: ([x], { group, rows }) => {
-    checkRows('allGather', x, rows, group, rows[group.rank] as number);
-    return metaOf(x, withRows(x, sum(rows)));
+  meta: ([x], { group, rows, dim }) => {
+    checkRows('allGather', x, rows, group, rows[group.rank] as number, dim);
+    return metaOf(x, withRows(x, sum(rows), dim));
   },
   compute: ([input], params) => {
-    const { rows } = params;
+    const { rows, dim } = params;
+    if (dim !== undefined) {
+      const shape = withRows(input, sum(rows), dim);
+      return intoBlocks('allGather', params, input, shape, dim, { kind: 'allGather' });
+    }
     const about = isEven(rows) ? localShard(input.numel(), input.shape[0]) : '';
     return into('allGather', params, input, withRows(input, sum(rows)), {
       kind: 'allGather',
@@ -172,12 +228,17 @@ const reduceScatterOp: Op<ReduceScatters> = defineOp({
   doc: 'Of the reduction of the inputs of all ranks, the rows that are this rank’s.',
   traits: ['collective'],
   kernel: null,
-  meta: ([x], { group, rows }) => {
-    checkRows('reduceScatter', x, rows, group, sum(rows));
-    return metaOf(x, withRows(x, rows[group.rank] as number));
+  meta: ([x], { group, rows, dim }) => {
+    checkRows('reduceScatter', x, rows, group, sum(rows), dim);
+    return metaOf(x, withRows(x, rows[group.rank] as number, dim));
   },
   compute: ([input], params) => {
-    const { group, rows, reduceOp } = params;
+    const { group, rows, reduceOp, dim } = params;
+    if (dim !== undefined) {
+      const shape = withRows(input, rows[group.rank] as number, dim);
+      const call = { kind: 'reduceScatter', reduceOp } as const;
+      return intoBlocks('reduceScatter', params, input, shape, dim, call);
+    }
     return into('reduceScatter', params, input, withRows(input, rows[group.rank] as number), {
       kind: 'reduceScatter',
       reduceOp,
@@ -185,9 +246,10 @@ const reduceScatterOp: Op<ReduceScatters> = defineOp({
     });
   },
   vjp: (ctx, g) => {
-    const { group, rows, reduceOp } = ctx.params;
+    const { reduceOp, group } = ctx.params;
     checkLinear('reduceScatter', reduceOp);
-    const gathered = dispatchOne(allGatherOp, [g], { group, rows });
+    const { reduceOp: _, ...gathers } = ctx.params;
+    const gathered = dispatchOne(allGatherOp, [g], gathers);
     return [reduceOp === 'sum' ? gathered : gathered.div(group.size)];
   },
   samples: () => [
@@ -281,24 +343,31 @@ export function allReduceTensor(
   return dispatchOne(allReduceOp, [input], { group, reduceOp });
 }
 
-/** The rows of all ranks, one below the other; `rows[r]` are those of rank `r`. */
+/**
+ * The rows of all ranks, one below the other; `rows[r]` are those of rank `r`. `dim`: that of the
+ * rows, where {@link communicatesAlong} says that it may be another than 0.
+ */
 export function allGatherRows(
   input: Tensor,
   rows: readonly number[],
   group: CollectiveGroup,
+  dim = 0,
 ): Tensor {
-  return dispatchOne(allGatherOp, [input], { group, rows });
+  return dispatchOne(allGatherOp, [input], { group, rows, ...alongDim(dim) });
 }
 
-/** This rank's rows of the reduction; `rows[r]` are those of rank `r`. */
+/** This rank's rows of the reduction; `rows[r]` are those of rank `r`, `dim` as of a gather. */
 export function reduceScatterRows(
   input: Tensor,
   reduceOp: ReduceOpName,
   rows: readonly number[],
   group: CollectiveGroup,
+  dim = 0,
 ): Tensor {
-  return dispatchOne(reduceScatterOp, [input], { group, rows, reduceOp });
+  return dispatchOne(reduceScatterOp, [input], { group, rows, reduceOp, ...alongDim(dim) });
 }
+
+const alongDim = (dim: number): { dim?: number } => (dim === 0 ? {} : { dim });
 
 /** Gives rank `r` the next `inputRows[r]` rows; `outputRows[r]` come from it. */
 export function allToAllRows(

@@ -103,7 +103,7 @@ function isDivided({ modules }: Pick<StepArguments, 'modules'>, { batch }: Paral
   if (batch === undefined) return true;
   throw new ArgumentError(
     `spmd.compile: expected parallelMode without batch, because ${own.constructor.name} is data ` +
-      'parallel by itself: each rank passes its own part of the batch, and gradients are averaged.',
+      'parallel by itself: each rank passes a batch of its own, and gradients are averaged.',
     { op: 'spmd.compile', module: own.constructor.name },
   );
 }

@@ -38,7 +38,7 @@ Status may_wait(const Stream& stream, const std::function<bool()>& alone, ErrorT
 
 // Runs on the JavaScript thread, the only one that moves or frees the memory of an ArrayBuffer: the
 // check holds until the call returns.
-Status Environment::check_adopted(const StorageEntry& entry, ErrorText* error) {
+Status check_adopted(Napi::Env env, const StorageEntry& entry, ErrorText* error) {
   napi_value buffer = nullptr;
   void* data = nullptr;
   size_t length = 0;

@@ -23,6 +23,9 @@ Status copy_borrowed(const void* from, int64_t bytes, BorrowedCopy* copy, ErrorT
 // True if the stream's work, and the next command with this storage, wait for no other stream.
 bool runs_alone(const Stream& stream, const StorageEntry& entry);
 
+// Fails if the memory of an adopted ArrayBuffer was transferred.
+Status check_adopted(Napi::Env env, const StorageEntry& entry, ErrorText* error);
+
 // Fails if that stays false for a moment and the stream belongs to a rank that shares the process:
 // waiting could block on JavaScript of another rank.
 Status may_wait(const Stream& stream, const std::function<bool()>& alone, ErrorText* error);

@@ -8,7 +8,7 @@
 #include "../comm/remote_watchdog.h"
 #include "../comm/shm_watchdog.h"
 #include "../comm/watchdog_engine.h"
-#include "join.h"
+#include "environment.h"
 
 namespace shardwise {
 
@@ -92,6 +92,16 @@ struct Split {
       status = backend.comm_split(whole.devices->handle, static_cast<int32_t>(color), rank,
                                   timeout_ms, &made, &error);
     done.set_value();
+  }
+  // Waits until the subgroup and the group of its hosts are there; leaves none of them without the
+  // other.
+  Status take(Rendezvous& hosts, const Backend& backend, ErrorText* why) {
+    done.get_future().get();
+    const Status reached = hosts.done.get_future().get();
+    if (!status.ok()) return fail_with(why, status.code, error);
+    if (reached.ok()) return reached;
+    backend.comm->destroy(made);
+    return fail_with(why, reached.code, hosts.error);
   }
 
  private:
@@ -182,118 +192,84 @@ Status begin(Member& member, const Backend& backend, Status status, void* made, 
   return status;
 }
 
-// Creates a member that takes over the group of the hosts, by its id. `make(member, stream,
-// &handle, error)` runs on the stream's thread.
-template <class Make>
-napi_value new_device_member(napi_env env, int64_t rendezvous_id, int64_t stream,
-                             int64_t timeout_ms, const Backend* backend, Make make) {
-  auto part = std::make_unique<DeviceMembership>();
-  const auto rendezvous = part->rendezvous = member_argument(env, rendezvous_id);
-  if (!rendezvous) return nullptr;
-  const auto join = [backend, make](Member& member, Stream& s, ErrorText* error) {
-    void* made = nullptr;
-    const Status status = make(member, s, &made, error);
-    return begin(member, *backend, status, made, error);
-  };
-  napi_value id = new_member(env, stream, rendezvous->rank, rendezvous->group_info, timeout_ms, {},
-                             join, std::move(part));
-  if (id) state_of(env).members.erase(rendezvous_id);
-  return id;
-}
-
-// The backend of the stream's device, if it has collectives; else null, with a failure recorded.
-const Backend* device_backend(napi_env env, Stream* stream) {
-  const Backend* backend = stream ? stream->backend() : nullptr;
-  if (backend && backend->comm) return backend;
-  fail_call(env, Code::Unsupported, "this device has no collectives of its own");
-  return nullptr;
-}
-
-// joinDevices(host member, stream, timeoutMs, sharesProcess, maxCtas): a group of the same ranks for
-// memory of the stream's device; maxCtas as of comm_create. The host member leaves with the new one.
-napi_value join_devices(napi_env env, napi_callback_info info) {
-  int64_t args[5];
-  if (!read_integers(env, info, 5, args)) return nullptr;
-  if (args[4] < 0 || args[4] > INT32_MAX)
-    return fail_call(env, Code::Invalid, "a group cannot occupy so many multiprocessors");
-  auto host = member_argument(env, args[0]);
-  if (!host) return nullptr;
-  const Backend* backend = device_backend(env, state_of(env).stream(args[1]));
-  if (!backend) return nullptr;
-  auto exchange = std::make_shared<IdExchange>();
-  host->stream->enqueue(
-      [host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
-  const bool shares_process = args[3] != 0;
-  const auto max_ctas = static_cast<int32_t>(args[4]);
-  return new_device_member(
-      env, args[0], args[1], args[2], backend,
-      [exchange, backend, shares_process, max_ctas](Member& member, Stream& s, void** made,
-                                                    ErrorText* error) {
-        const Status known = exchange->done.get_future().get();
-        const Status ready =
-            known.ok() && shares_process ? backend->comm_prepare(s.device(), error) : kOk;
-        if (!ready.ok()) return ready;
-        if (known.ok())
-          return backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size,
-                                      member.timeout_ms, max_ctas, made, error);
-        *error = exchange->error;
-        return known;
-      });
-}
-
-// splitDevices(member, host member or 0, stream, timeoutMs, color, where): every rank of the
-// member's group calls it, with the group of the hosts of its subgroup. 0: it gets no subgroup, and
-// the call returns 0.
-napi_value split_devices(napi_env env, napi_callback_info info) {
-  int64_t args[6];
-  napi_value raw[6] = {};
-  if (!read_integers(env, info, 6, args, raw, 1 << 5)) return nullptr;
-  auto whole = member_argument(env, args[0]);
-  if (!whole) return nullptr;
-  const Backend* backend = device_backend(env, whole->stream);
-  if (!backend) return nullptr;
-  if (!whole->devices || !backend->comm_split)
-    return fail_call(env, Code::Unsupported, "the engine of this group does not split it");
-  auto split = std::make_shared<Split>();
-  split->timeout_ms = args[3];
-  split->where = string_argument(env, raw[5]);
-  napi_value id = nullptr;
-  if (args[1] == 0) {
-    id = number_value(env, 0);
-  } else {
-    auto host = member_argument(env, args[1]);
-    if (!host) return nullptr;
-    if (args[4] < 0 || args[4] > INT32_MAX)
-      return fail_call(env, Code::Invalid, "a part has no such color");
-    split->color = args[4];
-    split->rank = host->rank;
-    split->size = host->size;
-    auto rendezvous = std::make_shared<Rendezvous>();
-    id = new_device_member(
-        env, args[1], args[2], args[3], backend,
-        [split, rendezvous, backend](Member&, Stream&, void** made, ErrorText* error) {
-          split->done.get_future().get();
-          const Status reached = rendezvous->done.get_future().get();
-          if (split->status.ok() && !reached.ok()) backend->comm->destroy(split->made);
-          const Status status = split->status.ok() ? reached : split->status;
-          if (status.ok())
-            *made = split->made;
-          else
-            *error = split->status.ok() ? rendezvous->error : split->error;
-          return status;
-        });
-    if (!id) return nullptr;
-    host->stream->enqueue([host, rendezvous](Stream& s) { rendezvous->run(*host, s); });
-  }
-  whole->stream->enqueue([whole, split, backend](Stream& s) { split->run(*whole, s, *backend); });
-  return id;
+// The backend of the stream's device, if it has collectives.
+Status find_backend(Stream* stream, const Backend** backend, ErrorText* error) {
+  *backend = stream ? stream->backend() : nullptr;
+  if (*backend && (*backend)->comm) return kOk;
+  return fail(error, Code::Unsupported, "this device has no collectives of its own");
 }
 
 }  // namespace
 
-void export_device_groups(napi_env env, napi_value exports) {
-  export_function<join_devices>(env, exports, "joinDevices");
-  export_function<split_devices>(env, exports, "splitDevices");
+// Adds a member that takes over the group of the hosts.
+Status Groups::add_devices(SharedMember host, NewMember member, int64_t* id, ErrorText* error) {
+  member.devices = std::make_unique<DeviceMembership>();
+  member.devices->rendezvous = host;
+  member.rank = host->rank;
+  member.group_info = host->group_info;
+  const Status status = add(std::move(member), id, error);
+  if (status.ok()) members_.erase(host->id);
+  return status;
+}
+
+Status Groups::join_devices(SharedMember host, int64_t stream, int64_t timeout_ms,
+                            bool shares_process, int64_t max_ctas, int64_t* id, ErrorText* error) {
+  if (max_ctas < 0 || max_ctas > INT32_MAX)
+    return fail(error, Code::Invalid, "a group cannot occupy so many multiprocessors");
+  const Backend* backend = nullptr;
+  const Status found = find_backend(state_.streams.find(stream), &backend, error);
+  if (!found.ok()) return found;
+  auto exchange = std::make_shared<IdExchange>();
+  host->stream->enqueue(
+      [host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
+  const auto create = [=](Member& member, Stream& s, void** made, ErrorText* why) {
+    const Status known = exchange->done.get_future().get();
+    if (!known.ok()) return fail_with(why, known.code, exchange->error);
+    const Status ready = shares_process ? backend->comm_prepare(s.device(), why) : kOk;
+    if (!ready.ok()) return ready;
+    return backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size,
+                                member.timeout_ms, static_cast<int32_t>(max_ctas), made, why);
+  };
+  const auto join = [backend, create](Member& member, Stream& s, ErrorText* why) {
+    void* made = nullptr;
+    const Status status = create(member, s, &made, why);
+    return begin(member, *backend, status, made, why);
+  };
+  return add_devices(host, {stream, timeout_ms, join}, id, error);
+}
+
+Status Groups::split_devices(SharedMember whole, int64_t host_id, int64_t stream,
+                             int64_t timeout_ms, int64_t color, const std::string& where,
+                             int64_t* id, ErrorText* error) {
+  const Backend* backend = nullptr;
+  const Status found = find_backend(whole->stream, &backend, error);
+  if (!found.ok()) return found;
+  if (!whole->devices || !backend->comm_split)
+    return fail(error, Code::Unsupported, "the engine of this group does not split it");
+  auto split = std::make_shared<Split>();
+  split->timeout_ms = timeout_ms;
+  split->where = where;
+  *id = 0;
+  if (host_id != 0) {
+    SharedMember host;
+    const Status known = find_named(state_, host_id, &host);
+    if (!known.ok()) return known;
+    if (color < 0 || color > INT32_MAX)
+      return fail(error, Code::Invalid, "a part has no such color");
+    split->color = color;
+    split->rank = host->rank;
+    split->size = host->size;
+    auto rendezvous = std::make_shared<Rendezvous>();
+    const auto join = [split, rendezvous, backend](Member& member, Stream&, ErrorText* why) {
+      const Status status = split->take(*rendezvous, *backend, why);
+      return begin(member, *backend, status, split->made, why);
+    };
+    const Status added = add_devices(host, {stream, timeout_ms, join}, id, error);
+    if (!added.ok()) return added;
+    host->stream->enqueue([host, rendezvous](Stream& s) { rendezvous->run(*host, s); });
+  }
+  whole->stream->enqueue([whole, split, backend](Stream& s) { split->run(*whole, s, *backend); });
+  return kOk;
 }
 
 }  // namespace shardwise

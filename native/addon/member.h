@@ -38,6 +38,7 @@ struct Connected {
 };
 
 struct Member {
+  int64_t id;  // for JavaScript
   Stream* stream;
   int32_t rank, size;          // the rank in the group
   comm::GroupInfo group_info;  // for errors

@@ -1,53 +1,13 @@
-// Plans: the commands of a graph, decoded and checked once (plan_reader.cc), and run by one call with
-// the memory of that time.
-#include "plan.h"
-
 #include <algorithm>
 
-#include "../include/text.h"
-#include "command.h"
 #include "contracts.h"
+#include "environment.h"
 
 namespace shardwise {
 
 namespace {
 
 constexpr int64_t kMostPlanWords = int64_t{1} << 28;
-
-// Runs inside a collection: must not call JavaScript.
-void on_plan_collected(node_api_basic_env, void* data, void* hint) {
-  static_cast<Environment*>(hint)->plans.erase(reinterpret_cast<int64_t>(data));
-}
-
-napi_value create_plan(napi_env env, napi_callback_info info) {
-  int64_t args[2];
-  napi_value raw[2] = {};
-  if (!read_integers(env, info, 2, args, raw, 1)) return nullptr;
-  Environment& state = state_of(env);
-  bool typed = false;
-  void* data = nullptr;
-  size_t length = 0, offset = 0;
-  napi_typedarray_type type = napi_int8_array;
-  napi_value buffer = nullptr;
-  if (napi_is_typedarray(env, raw[0], &typed) == napi_ok && typed)
-    napi_get_typedarray_info(env, raw[0], &type, &length, &data, &buffer, &offset);
-  if (type != napi_float64_array || static_cast<int64_t>(length) > kMostPlanWords)
-    return fail_call(env, Code::Invalid, "malformed plan: expected a Float64Array of words");
-  if (!Devices::get().valid(args[1]))
-    return fail_call(env, Code::Device, "there is no such device");
-  auto plan = std::make_shared<Plan>();
-  plan->device = static_cast<int32_t>(args[1]);
-  ErrorText error;
-  const Status status =
-      read_plan(*plan, static_cast<const double*>(data), static_cast<int64_t>(length), &error);
-  if (!status.ok()) return fail_call(env, status.code, error);
-  const int64_t id = state.next_plan++;
-  napi_value token = state.make_collectable(reinterpret_cast<void*>(id), on_plan_collected);
-  if (!token) return nullptr;
-  state.plans[id] = std::move(plan);
-  state.words[0] = static_cast<double>(id);
-  return token;
-}
 
 // Whether a storage that the run frees is given twice.
 bool frees_shared(Plan& plan) {
@@ -80,14 +40,14 @@ bool bind_given(Environment& state, Plan& plan) {
 
 void release_from(Environment& state, Plan& plan, size_t first) {
   for (size_t i = first; i < plan.slots.size(); i++) {
-    if (plan.slots[i].handle) state.release(plan.slots[i].handle, false);
+    if (plan.slots[i].handle) state.storages.release(plan.slots[i].handle);
     plan.slots[i] = {};
   }
 }
 
 Status allocate_slot(Environment& state, Plan& plan, Stream& stream, size_t i, ErrorText* error) {
   Plan::Slot& slot = plan.slots[i];
-  const Status status = allocate_storage(state, stream, plan.bytes[i], &slot.handle, error);
+  const Status status = state.storages.allocate(stream, plan.bytes[i], &slot.handle, error);
   if (!status.ok()) {
     slot.handle = 0;
     return status;
@@ -127,7 +87,7 @@ Status prepare(Environment& state, Plan& plan, const Plan::Command& command, Str
   // Not before its first use: the stream then waits for other streams that wrote the storage.
   for (; at.use < command.uses_end; at.use++)
     if (StorageEntry* entry = plan.slots[plan.first_uses[at.use]].entry)
-      state.touch(*entry, stream);
+      state.storages.touch(*entry, stream);
   return kOk;
 }
 
@@ -135,11 +95,11 @@ void settle_command(Environment& state, Plan& plan, const Plan::Command& command
   Plan::Progress& at = plan.progress;
   for (; at.write < command.writes_end; at.write++)
     if (StorageEntry* entry = plan.slots[plan.writes[at.write]].entry)
-      state.write(*entry, stream, false);
+      state.storages.write(*entry, stream, false);
   for (; at.free < command.frees_end; at.free++) {
     Plan::Slot& slot = plan.slots[plan.frees[at.free]];
     if (plan.used[plan.frees[at.free]]) slot.entry->last_sequence = stream.claimed();
-    state.release(slot.handle, false);
+    state.storages.release(slot.handle);
     slot = {};
   }
 }
@@ -162,7 +122,7 @@ Status run_commands(Environment& state, Plan& plan, Stream& stream, ErrorText* e
                                                  : stream.enqueue_kernel(command.call, error);
     if (!status.ok()) break;
     settle_command(state, plan, command, stream);
-    if (state.blocking) status = state.synchronize(stream, error);
+    if (state.blocking) status = state.streams.synchronize(stream, error);
     if (!status.ok()) break;
   }
   const uint64_t sequence = stream.claimed();
@@ -181,18 +141,6 @@ bool begin_run(Environment& state, Plan& plan) {
   return true;
 }
 
-napi_value output_tokens(Environment& state, const Plan& plan) {
-  napi_env env = state.env;
-  const Plan::Slot* outputs = plan.slots.data() + plan.num_given;
-  if (plan.num_outputs == 1) return make_token(state, outputs[0].handle, *outputs[0].entry);
-  napi_value result = nullptr;
-  napi_create_array_with_length(env, plan.num_outputs, &result);
-  for (size_t i = 0; i < plan.num_outputs; i++)
-    napi_set_element(env, result, static_cast<uint32_t>(i),
-                     make_token(state, outputs[i].handle, *outputs[i].entry));
-  return result;
-}
-
 // Whether all memory is there that a run which stopped goes on with.
 bool holds_all(Environment& state, const Plan& plan) {
   return std::all_of(plan.slots.begin(), plan.slots.end(), [&](const Plan::Slot& slot) {
@@ -200,69 +148,88 @@ bool holds_all(Environment& state, const Plan& plan) {
   });
 }
 
-// Fails with the index of the command in the first word, or -1 if none has run.
-napi_value run_words(Environment& state, int64_t id, int64_t stream_id, bool with_tokens,
-                     bool goes_on) {
-  napi_env env = state.env;
-  const auto found = state.plans.find(id);
-  Stream* stream = state.stream(stream_id);
-  if (found == state.plans.end() || !stream)
-    return fail_call(env, Code::Closed, "runPlan: there is no such plan or stream");
-  Plan& plan = *found->second;
-  if (stream->device_code() != plan.device)
-    return fail_call(env, Code::Device, "runPlan: the stream is of another device than the plan");
-  if (goes_on && (!plan.progress.stopped || !holds_all(state, plan)))
-    return fail_call(env, Code::Invalid, "runPlan: the plan has no run that can go on");
-  state.settle_accounts();
-  ErrorText error;
-  Status status = kOk;
-  if (goes_on) {
-    plan.progress.stopped = false;
-  } else {
-    if (!begin_run(state, plan)) return boolean_value(env, false);
-    status = allocate_first(state, plan, *stream, &error);
-  }
-  if (status.ok()) status = run_commands(state, plan, *stream, &error);
-  if (!status.ok()) {
-    const size_t failed = plan.progress.command;
-    const bool stopped = plan.progress.stopped && failed > 0 && !goes_on;
-    plan.progress.stopped = stopped;
-    if (!stopped) release_from(state, plan, plan.num_given);
-    const bool none_ran = failed == 0 && status.code == Code::OutOfMemory;
-    state.words[0] = none_ran ? -1 : static_cast<double>(failed);
-    return fail_call(env, status.code, error);
-  }
-  release_from(state, plan, plan.num_given + plan.num_outputs);
-  napi_value tokens = with_tokens && plan.num_outputs > 0 ? output_tokens(state, plan) : nullptr;
-  for (size_t i = 0; i < plan.num_outputs; i++) {
-    Plan::Slot& slot = plan.slots[plan.num_given + i];
-    state.words[i] = static_cast<double>(slot.handle);
-    slot = {};
-  }
-  return tokens;
-}
-
-napi_value run_plan(napi_env env, napi_callback_info info) {
-  napi_value raw[4] = {};
-  size_t argc = 4;
-  void* data;
-  napi_get_cb_info(env, info, &argc, raw, nullptr, &data);
-  double plan = 0, stream = 0;
-  bool with_tokens = false, goes_on = false;
-  napi_get_value_double(env, raw[0], &plan);
-  napi_get_value_double(env, raw[1], &stream);
-  napi_get_value_bool(env, raw[2], &with_tokens);
-  napi_get_value_bool(env, raw[3], &goes_on);
-  Environment& state = *static_cast<Environment*>(data);
-  return answer(env, state.failure,
-                run_words(state, to_integer(plan), to_integer(stream), with_tokens, goes_on));
+Napi::Value output_tokens(Environment& state, const Plan& plan) {
+  const auto token = [&](size_t i) {
+    const Plan::Slot& output = plan.slots[plan.num_given + i];
+    return state.tokens.make(output.handle, *output.entry);
+  };
+  return plan.num_outputs == 1 ? token(0) : list_of(state.env, plan.num_outputs, token);
 }
 
 }  // namespace
 
-void export_plans(Environment& state, napi_value exports) {
-  export_function<create_plan>(state.env, exports, "createPlan");
-  export_callback(state.env, exports, "runPlan", run_plan, &state);
+// Runs inside a collection: must not call JavaScript.
+void Plans::on_collected(node_api_basic_env, void* data, void* hint) {
+  static_cast<Environment*>(hint)->plans.plans_.erase(reinterpret_cast<int64_t>(data));
+}
+
+Status Plans::create(Napi::Value words, DeviceCode device, Napi::Value* token, ErrorText* error) {
+  const bool typed =
+      words.IsTypedArray() && words.As<Napi::TypedArray>().TypedArrayType() == napi_float64_array;
+  auto list = typed ? words.As<Napi::Float64Array>() : Napi::Float64Array();
+  if (!typed || static_cast<int64_t>(list.ElementLength()) > kMostPlanWords)
+    return fail(error, Code::Invalid, "malformed plan: expected a Float64Array of words");
+  auto plan = std::make_unique<Plan>();
+  plan->device = device;
+  const Status status =
+      read_plan(*plan, list.Data(), static_cast<int64_t>(list.ElementLength()), error);
+  if (!status.ok()) return status;
+  const int64_t id = next_++;
+  *token = state_.tokens.make_collectable(reinterpret_cast<void*>(id), on_collected);
+  if (token->IsEmpty()) return kOk;
+  plans_[id] = std::move(plan);
+  state_.words[0] = static_cast<double>(id);
+  return kOk;
+}
+
+Status Plans::run(double id, double stream_id, bool with_tokens, bool goes_on, Napi::Value* tokens,
+                  ErrorText* error) {
+  const auto found = plans_.find(to_integer(id));
+  Stream* stream = state_.streams.find(to_integer(stream_id));
+  if (found == plans_.end() || !stream)
+    return fail(error, Code::Closed, "runPlan: there is no such plan or stream");
+  Plan& plan = *found->second;
+  if (stream->device_code() != plan.device)
+    return fail(error, Code::Device, "runPlan: the stream is of another device than the plan");
+  if (goes_on && (!plan.progress.stopped || !holds_all(state_, plan)))
+    return fail(error, Code::Invalid, "runPlan: the plan has no run that can go on");
+  state_.tokens.settle();
+  Status status = kOk;
+  if (goes_on) {
+    plan.progress.stopped = false;
+  } else {
+    if (!begin_run(state_, plan)) {
+      *tokens = Napi::Boolean::New(state_.env, false);
+      return kOk;
+    }
+    status = allocate_first(state_, plan, *stream, error);
+  }
+  if (status.ok()) status = run_commands(state_, plan, *stream, error);
+  if (!status.ok()) return fail_run(plan, status, goes_on);
+  *tokens = finish_run(plan, with_tokens);
+  return kOk;
+}
+
+// Keeps the memory of a run that can go on.
+Status Plans::fail_run(Plan& plan, Status status, bool goes_on) {
+  const size_t failed = plan.progress.command;
+  plan.progress.stopped = plan.progress.stopped && failed > 0 && !goes_on;
+  if (!plan.progress.stopped) release_from(state_, plan, plan.num_given);
+  const bool none_ran = failed == 0 && status.code == Code::OutOfMemory;
+  state_.words[0] = none_ran ? -1 : static_cast<double>(failed);
+  return status;
+}
+
+Napi::Value Plans::finish_run(Plan& plan, bool with_tokens) {
+  release_from(state_, plan, plan.num_given + plan.num_outputs);
+  Napi::Value tokens;
+  if (with_tokens && plan.num_outputs > 0) tokens = output_tokens(state_, plan);
+  for (size_t i = 0; i < plan.num_outputs; i++) {
+    Plan::Slot& slot = plan.slots[plan.num_given + i];
+    state_.words[i] = static_cast<double>(slot.handle);
+    slot = {};
+  }
+  return tokens;
 }
 
 }  // namespace shardwise

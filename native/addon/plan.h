@@ -3,7 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "environment.h"
+#include "../include/kernel_call.h"
+#include "../runtime/storage_table.h"
 
 namespace shardwise {
 

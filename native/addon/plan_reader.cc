@@ -1,9 +1,8 @@
 // Decodes the words of plans, and checks each command as `submit` does. native/README.md has their
 // layout.
 #include "../include/text.h"
-#include "command.h"
 #include "contracts.h"
-#include "plan.h"
+#include "environment.h"
 
 namespace shardwise {
 
@@ -25,7 +24,7 @@ class PlanReader {
         arena < 0 || plan_.num_draws < 0 || commands < 0)
       return bad(error_, "header", 0);
     // A run passes them in the shared words, and each command has some words here.
-    constexpr int64_t most = kWordBytes / 8;
+    constexpr int64_t most = kMostWords;
     if (given > most || plan_.num_draws > most || 2 * given + plan_.num_draws > most ||
         outputs > most || commands > in_.left())
       return bad(error_, "counts", 0);

@@ -1,4 +1,5 @@
-// This process: its parent, and its file locks.
+#include "process.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -7,9 +8,6 @@
 #include <climits>
 #include <mutex>
 #include <thread>
-
-#include "environment.h"
-#include "values.h"
 
 namespace shardwise {
 
@@ -25,8 +23,9 @@ void end_after(pid_t parent) {
   kill(getpid(), SIGKILL);
 }
 
-// endWithParent(): works even in an endless loop.
-napi_value end_with_parent(napi_env, napi_callback_info) {
+}  // namespace
+
+void end_with_parent() {
   static std::once_flag once;
   std::call_once(once, [] {
     try {
@@ -34,27 +33,14 @@ napi_value end_with_parent(napi_env, napi_callback_info) {
     } catch (...) {  // no thread available: only the event loop checks
     }
   });
-  return nullptr;
 }
 
-// lockFile(fd): takes an exclusive lock without waiting; returns 0 or the error number of the
-// system. The lock belongs to the open file, so it ends with the process, and other processes see
-// it from any container on the machine.
-napi_value lock_file(napi_env env, napi_callback_info info) {
-  int64_t fd = 0;
-  if (!read_integers(env, info, 1, &fd)) return nullptr;
-  if (fd < 0 || fd > INT_MAX) return number_value(env, EBADF);
+int32_t lock_file(int64_t fd) {
+  if (fd < 0 || fd > INT_MAX) return EBADF;
   int status = 0;
   do status = flock(static_cast<int>(fd), LOCK_EX | LOCK_NB);
   while (status != 0 && errno == EINTR);
-  return number_value(env, status == 0 ? 0 : errno);
-}
-
-}  // namespace
-
-void export_process(napi_env env, napi_value exports) {
-  export_function<end_with_parent>(env, exports, "endWithParent");
-  export_function<lock_file>(env, exports, "lockFile");
+  return status == 0 ? 0 : errno;
 }
 
 }  // namespace shardwise

@@ -1,4 +1,4 @@
-// The end of storages: tokens that are collected, and memory that goes back to its allocator.
+// The end of storages: memory that goes back to its allocator.
 #include "../runtime/block_return.h"
 #include "environment.h"
 
@@ -35,96 +35,16 @@ void return_when_others_are_done(const StorageEntry& entry, std::shared_ptr<Bloc
 
 }  // namespace
 
-napi_value Environment::make_collectable(void* data, node_api_basic_finalize on_collected) {
-  napi_value token = nullptr;
-  if (!defers_finalizers) {
-    const napi_status made = napi_create_external(env, data, on_collected, this, &token);
-    return made == napi_ok ? token : nullptr;
-  }
-  napi_ref weak = nullptr;
-  if (napi_create_object(env, &token) != napi_ok ||
-      napi_create_reference(env, token, 0, &weak) != napi_ok)
-    return nullptr;
-  weak_tokens.push_back({weak, data, on_collected});
-  return token;
+void Storages::free(StorageEntry& entry, int64_t handle, bool collected) {
+  state_.tokens.freed(entry);
+  release_block(entry, collected);
+  table_.remove(handle);
 }
 
-void Environment::sweep_tokens() {
-  size_t kept = 0;
-  for (const WeakToken& each : weak_tokens) {
-    napi_value token = nullptr;
-    napi_get_reference_value(env, each.reference, &token);
-    if (token) {
-      weak_tokens[kept++] = each;
-    } else {
-      napi_delete_reference(env, each.reference);
-      each.on_collected(env, each.data, this);
-    }
-  }
-  weak_tokens.resize(kept);
-}
-
-// The size of one storage that the engine accounts for. The engine answers growth by marking
-// everything bit by bit, and what a step shows to a running marking lives until the next one. So
-// large storages, which lib/eager/gc-policy.ts counts, hardly count here.
-static int64_t reported(const StorageEntry& entry) {
-  constexpr int64_t large = 64 << 10, least = 4 << 10, share = 4096;
-  return entry.bytes < large ? entry.bytes : least + entry.bytes / share;
-}
-
-void Environment::account(StorageEntry& entry) {
-  const bool is_collectable = entry.tokens > 0 && !entry.saved;
-  if (is_collectable == (entry.token_bytes >= 0)) return;
-  const int64_t sign = is_collectable ? 1 : -1;
-  if (is_collectable) entry.token_bytes = reported(entry);
-  tokens += sign;
-  token_bytes += sign * entry.bytes;
-  external_delta += sign * entry.token_bytes;
-  if (!is_collectable) entry.token_bytes = -1;
-}
-
-void Environment::drop_token(int64_t handle) {
-  StorageEntry* entry = closed ? nullptr : storages.find(handle);
-  if (!entry) return;
-  entry->tokens--;
-  if (entry->tokens == 0 && !entry->saved)
-    release(handle, true);
-  else
-    account(*entry);
-}
-
-bool Environment::set_saved(int64_t handle, bool is_saved, bool collected) {
-  StorageEntry* entry = closed ? nullptr : storages.find(handle);
-  if (!entry || entry->saved == is_saved) return false;
-  entry->saved = is_saved;
-  saved += is_saved ? 1 : -1;
-  saved_bytes += is_saved ? entry->bytes : -entry->bytes;
-  if (!is_saved && entry->tokens == 0) {
-    release(handle, collected);
-    return true;
-  }
-  account(*entry);
-  return false;
-}
-
-void Environment::release(int64_t handle, bool collected) {
-  StorageEntry* entry = closed ? nullptr : storages.find(handle);
-  if (!entry) return;
-  entry->tokens = 0;
-  if (entry->saved) {
-    saved--;
-    saved_bytes -= entry->bytes;
-  }
-  account(*entry);
-  if (entry->adopted) dropped_refs.push_back(static_cast<napi_ref>(entry->adopted));
-  release_block(*entry, collected);
-  storages.remove(handle);
-}
-
-void Environment::release_block(const StorageEntry& entry, bool collected) {
+void Storages::release_block(const StorageEntry& entry, bool collected) {
   Block* block = entry.block;
   if (!block) return;
-  const int64_t bytes = log.is_open() ? block->bytes : 0;
+  const int64_t bytes = state_.profile.log.is_open() ? block->bytes : 0;
   CachingAllocator* allocator = entry.allocator;
   Stream& owner = *entry.owner;
   const bool owner_is_last = entry.last_stream == &owner;
@@ -145,26 +65,22 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
   if (bytes > 0) remember(entry, -bytes);
 }
 
-void Environment::remember(const StorageEntry& entry, int64_t bytes) {
+void Storages::remember(const StorageEntry& entry, int64_t bytes) {
   const auto [allocated, reserved] = entry.allocator->in_use();
-  log.remember({.device = entry.pinned ? -1 : entry.device,
-                .rank_runtime = entry.owner->rank_runtime(),
-                .bytes = bytes,
-                .allocated = allocated,
-                .reserved = reserved});
+  state_.profile.log.remember({.device = entry.pinned ? -1 : entry.device,
+                               .rank_runtime = entry.owner->rank_runtime(),
+                               .bytes = bytes,
+                               .allocated = allocated,
+                               .reserved = reserved});
 }
 
-void Environment::settle_accounts() {
-  if (external_delta > (1 << 20) || external_delta < -(1 << 20)) {
-    int64_t ignored;
-    const int64_t delta = external_delta;
-    external_delta = 0;
-    napi_adjust_external_memory(env, delta, &ignored);
-  }
-  while (!dropped_refs.empty()) {
-    napi_delete_reference(env, dropped_refs.back());
-    dropped_refs.pop_back();
-  }
+void Storages::close() {
+  for_each([&](int64_t, StorageEntry& entry) {
+    if (entry.block) entry.allocator->free(entry.block, true);
+  });
+  if (pinned_pool_ >= 0)
+    Devices::get().pinned_allocator()->close_pool(static_cast<uint32_t>(pinned_pool_));
+  table_ = StorageTable{};
 }
 
 }  // namespace shardwise

@@ -1,224 +1,129 @@
-// Streams and events as JavaScript sees them: small integers.
+#include "streams.h"
+
+#include <algorithm>
+
 #include "environment.h"
 
 namespace shardwise {
 
-namespace {
+Status find_named(Environment& state, int64_t id, Stream** stream) {
+  *stream = state.streams.find(id);
+  return *stream ? kOk : fail(error_of(state), Code::Closed, "the stream is gone");
+}
 
-Stream* stream_argument(napi_env env, int64_t id) {
-  Stream* stream = state_of(env).stream(id);
-  if (!stream) fail_call(env, Code::Closed, "the stream is gone");
+Stream* Streams::default_of(int32_t device, ErrorText* error) {
+  auto found = defaults_.find(device);
+  if (found != defaults_.end()) return streams_[found->second].get();
+  Stream* stream = open(device, 0, error);
+  if (!stream) return nullptr;
+  if (device == 0) stream->on_idle = [] { Devices::get().allocator(0)->trim_idle_host(); };
+  defaults_[device] = stream->id();
   return stream;
 }
 
-std::shared_ptr<Event> event_argument(napi_env env, int64_t id) {
-  auto& events = state_of(env).events;
-  auto found = id >= 0 && id <= UINT32_MAX ? events.find(static_cast<uint32_t>(id)) : events.end();
-  if (found != events.end()) return found->second;
-  fail_call(env, Code::Closed, "the event is gone");
-  return nullptr;
-}
-
-napi_value default_stream(napi_env env, napi_callback_info info) {
-  int64_t device;
-  if (!read_integers(env, info, 1, &device)) return nullptr;
-  if (!Devices::get().valid(device)) return fail_call(env, Code::Device, "there is no such device");
-  ErrorText error;
-  Stream* stream = state_of(env).default_stream(static_cast<int32_t>(device), &error);
-  return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error);
-}
-
-// streamCreate(device, priority, rank runtime)
-napi_value stream_create(napi_env env, napi_callback_info info) {
-  int64_t args[3];
-  if (!read_integers(env, info, 3, args)) return nullptr;
-  Environment& state = state_of(env);
-  if (!Devices::get().valid(args[0]))
-    return fail_call(env, Code::Device, "there is no such device");
-  ErrorText error;
-  const auto device = static_cast<int32_t>(args[0]), priority = static_cast<int32_t>(args[1]);
-  Stream* stream = state.reuse_stream(device, priority);
-  if (!stream) stream = state.open_stream(device, priority, &error);
-  if (stream) stream->set_rank_runtime(args[2]);
-  return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error);
-}
-
-// Does not wait. The id stays valid: storages may still name the stream as their owner.
-napi_value stream_destroy(napi_env env, napi_callback_info info) {
-  int64_t id;
-  if (!read_integers(env, info, 1, &id)) return nullptr;
-  if (Stream* stream = stream_argument(env, id)) state_of(env).park_stream(*stream);
-  return nullptr;
-}
-
-napi_value synchronize(napi_env env, napi_callback_info info) {
-  int64_t id;
-  if (!read_integers(env, info, 1, &id)) return nullptr;
-  Stream* stream = stream_argument(env, id);
-  if (!stream) return nullptr;
-  ErrorText error;
-  Status status = state_of(env).synchronize(*stream, &error);
-  return status.ok() ? nullptr : fail_call(env, status.code, error);
-}
-
-napi_value stream_query(napi_env env, napi_callback_info info) {
-  int64_t id;
-  if (!read_integers(env, info, 1, &id)) return nullptr;
-  Stream* stream = stream_argument(env, id);
-  if (!stream) return nullptr;
-  stream->flush_waits();
-  if (!stream->idle()) return boolean_value(env, false);
-  bool done = true;
-  ErrorText error;
-  const Status status = stream->backend()->stream_query(stream->native(), &done, &error);
-  return status.ok() ? boolean_value(env, done) : fail_call(env, status.code, error);
-}
-
-napi_value event_create(napi_env env, napi_callback_info info) {
-  int64_t args[2];
-  if (!read_integers(env, info, 2, args)) return nullptr;
-  if (!Devices::get().valid(args[0]))
-    return fail_call(env, Code::Device, "there is no such device");
-  auto event = std::make_shared<Event>();
-  event->backend = Devices::get().backend(static_cast<int32_t>(args[0]));
-  event->device = Devices::index(static_cast<int32_t>(args[0]));
-  event->timing = args[1] != 0;
-  ErrorText error;
-  Status status = event->create(&error);
-  if (!status.ok()) return fail_call(env, status.code, error);
-  Environment& state = state_of(env);
-  state.events[state.next_event] = event;
-  return number_value(env, state.next_event++);
-}
-
-napi_value event_destroy(napi_env env, napi_callback_info info) {
-  int64_t id;
-  if (read_integers(env, info, 1, &id) && id >= 0 && id <= UINT32_MAX)
-    state_of(env).events.erase(static_cast<uint32_t>(id));
-  return nullptr;
-}
-
-napi_value event_record(napi_env env, napi_callback_info info) {
-  int64_t args[2];
-  if (!read_integers(env, info, 2, args)) return nullptr;
-  auto event = event_argument(env, args[0]);
-  Stream* stream = event ? stream_argument(env, args[1]) : nullptr;
-  if (!stream) return nullptr;
-  if (stream->backend() != event->backend)
-    return fail_call(env, Code::Invalid, "the event and the stream are of different devices");
-  event->requested++;
-  event->recorder = stream;
-  event->rank_runtime = stream->rank_runtime();
-  stream->enqueue([event](Stream& s) { event->record(s); });
-  event->sequence = stream->submitted();
-  return nullptr;
-}
-
-napi_value event_wait(napi_env env, napi_callback_info info) {
-  int64_t args[2];
-  if (!read_integers(env, info, 2, args)) return nullptr;
-  auto event = event_argument(env, args[0]);
-  Stream* stream = event ? stream_argument(env, args[1]) : nullptr;
-  if (!stream) return nullptr;
-  const uint64_t count = event->requested, sequence = event->sequence;
-  stream->enqueue([event, count, recorder = event->recorder, sequence](Stream& s) {
-    ErrorText text;
-    event->wait_recorded(count);
-    if (recorder && recorder != &s) s.inherit_failure(*recorder, sequence);
-    Status status = s.backend() == event->backend
-                        ? s.backend()->event_wait(event->handle, s.native(), &text)
-                        : event->backend->event_synchronize(event->handle, &text);
-    if (!status.ok()) s.set_error(status.code, text);
-  });
-  return nullptr;
-}
-
-napi_value event_query(napi_env env, napi_callback_info info) {
-  int64_t id;
-  if (!read_integers(env, info, 1, &id)) return nullptr;
-  auto event = event_argument(env, id);
-  if (!event) return nullptr;
-  bool done = event->recorded.load() >= event->requested;
-  ErrorText error;
-  if (done && event->requested > 0) {
-    Status status = event->backend->event_query(event->handle, &done, &error);
-    if (!status.ok()) return fail_call(env, status.code, error);
+Stream* Streams::open(int32_t device, int32_t priority, ErrorText* error) {
+  if (!Devices::get().valid(device)) {
+    fail(error, Code::Device, "there is no device %d", device);
+    return nullptr;
   }
-  return boolean_value(env, done);
+  const auto id = static_cast<uint32_t>(streams_.size());
+  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id,
+                                         priority, state_.profile.log);
+  if (!stream->open(*Devices::get().allocator(device), error).ok()) return nullptr;
+  streams_.push_back(std::move(stream));
+  return streams_[id].get();
 }
 
-// A GPU reports a bad index with a delay: at the stream's next command, or here.
-Status unobserved_failure(Environment& state, const Event& event, ErrorText* error) {
-  Stream& recorder = *event.recorder;
-  if (!event.backend->stream_failure || event.sequence <= recorder.verified()) return kOk;
-  const Status status = event.backend->stream_failure(recorder.native(), error);
-  if (status.ok() || recorder.unbounded()) return status;
-  return state.synchronize(recorder, error);
+void Streams::close() { streams_.clear(); }
+
+// A stream with an untaken failure stays parked: it skips commands.
+Stream* Streams::reuse(int32_t device, int32_t priority) {
+  for (Stream* each : parked_) each->reap();
+  const auto fits = [&](Stream* s) {
+    return s->device_code() == device && s->priority() == priority && s->idle() && !s->failed();
+  };
+  // the thread of the most recent may still run
+  const auto found = std::find_if(parked_.rbegin(), parked_.rend(), fits);
+  if (found == parked_.rend()) return nullptr;
+  Stream* stream = *found;
+  parked_.erase(std::next(found).base());
+  return stream;
 }
 
-// Waits for all work before the event. Fails if that failed.
-Status wait_for(Environment& state, Event& event, ErrorText* error) {
-  if (event.requested == 0) return kOk;
-  Failure seen = event.wait();
-  Status status = event.backend->event_synchronize(event.handle, error);
-  if (!status.ok()) return status;
-  // otherwise another rank uses the stream now
-  const bool is_same = event.recorder->rank_runtime() == event.rank_runtime;
-  if (seen.status.ok() && is_same) {
-    status = unobserved_failure(state, event, error);
+void Streams::switch_to(Stream& stream) {
+  if (!stream.backend()->asynchronous) return;
+  if (active_) active_->mark();
+  active_ = &stream;
+}
+
+Status Streams::default_stream(DeviceCode device, uint32_t* id, ErrorText* error) {
+  const Stream* stream = default_of(device, error);
+  if (!stream) return Status{Code::Device};
+  *id = stream->id();
+  return kOk;
+}
+
+Status Streams::create(DeviceCode device, int64_t priority, int64_t rank_runtime, uint32_t* id,
+                       ErrorText* error) {
+  Stream* stream = reuse(device, static_cast<int32_t>(priority));
+  if (!stream) stream = open(device, static_cast<int32_t>(priority), error);
+  if (!stream) return Status{Code::Device};
+  stream->set_rank_runtime(rank_runtime);
+  *id = stream->id();
+  return kOk;
+}
+
+void Streams::destroy(Stream& stream) {
+  for (auto& [device, id] : defaults_)
+    if (id == stream.id()) return;
+  for (Stream* each : parked_) each->reap();
+  if (std::find(parked_.begin(), parked_.end(), &stream) != parked_.end()) return;
+  if (active_ == &stream) active_ = nullptr;
+  stream.park();
+  parked_.push_back(&stream);
+}
+
+Status Streams::synchronize(Stream& stream, ErrorText* error) {
+  Failure failure;
+  const Status status = stream.synchronize(&failure);
+  if (status.ok()) return stream.backend()->asynchronous ? check_others(stream, error) : kOk;
+  state_.storages.lose_results(stream, failure);
+  mark_reported(failure, stream.rank_runtime());
+  *error = failure.text;
+  return status;
+}
+
+Status Streams::query(Stream& stream, bool* done, ErrorText* error) {
+  stream.flush_waits();
+  *done = stream.idle();
+  return *done ? stream.backend()->stream_query(stream.native(), done, error) : kOk;
+}
+
+// Streams of other ranks keep the failure: it is reported to them separately.
+void Streams::mark_reported(const Failure& failure, int64_t rank_runtime) {
+  for (auto& each : streams_) {
+    Failure same;
+    if (each->rank_runtime() == rank_runtime && each->take(failure, &same))
+      state_.storages.lose_results(*each, same);
+  }
+  state_.groups.mark_reported(failure, rank_runtime);
+}
+
+// A GPU reports a bad index on the stream where it happened, while dependent results may be read on
+// another one. Streams of other ranks are skipped: their failures are not this rank's, and they may
+// wait for it.
+Status Streams::check_others(const Stream& read, ErrorText* error) {
+  for (auto& each : streams_) {
+    const Backend* backend = each->backend();
+    if (each.get() == &read || each->unbounded() || !backend->stream_failure ||
+        each->submitted() == each->verified())
+      continue;
+    ErrorText known;
+    if (!each->failed() && backend->stream_failure(each->native(), &known).ok()) continue;
+    const Status status = synchronize(*each, error);
     if (!status.ok()) return status;
-    event.recorder->failure_of(event.sequence, &seen);
   }
-  if (seen.status.ok()) return kOk;
-  state.mark_reported(seen, event.rank_runtime);
-  *error = seen.text;
-  return seen.status;
-}
-
-napi_value event_synchronize(napi_env env, napi_callback_info info) {
-  int64_t id;
-  if (!read_integers(env, info, 1, &id)) return nullptr;
-  auto event = event_argument(env, id);
-  if (!event) return nullptr;
-  ErrorText error;
-  const Status status = wait_for(state_of(env), *event, &error);
-  return status.ok() ? nullptr : fail_call(env, status.code, error);
-}
-
-napi_value event_elapsed(napi_env env, napi_callback_info info) {
-  int64_t args[2];
-  if (!read_integers(env, info, 2, args)) return nullptr;
-  auto start = event_argument(env, args[0]);
-  auto end = start ? event_argument(env, args[1]) : nullptr;
-  if (!end) return nullptr;
-  if (start->backend != end->backend)
-    return fail_call(env, Code::Invalid, "the events are of different devices");
-  if (start->requested == 0 || end->requested == 0)
-    return fail_call(env, Code::Invalid, "both events must have been recorded");
-  double ms = 0;
-  ErrorText error;
-  Status status = wait_for(state_of(env), *start, &error);
-  if (status.ok()) status = wait_for(state_of(env), *end, &error);
-  if (status.ok())
-    status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
-  return status.ok() ? number_value(env, ms) : fail_call(env, status.code, error);
-}
-
-}  // namespace
-
-void export_streams(napi_env env, napi_value exports) {
-  export_function<default_stream>(env, exports, "defaultStream");
-  export_function<stream_create>(env, exports, "streamCreate");
-  export_function<stream_destroy>(env, exports, "streamDestroy");
-  export_function<synchronize>(env, exports, "synchronize");
-  export_function<stream_query>(env, exports, "streamQuery");
-  export_function<event_create>(env, exports, "eventCreate");
-  export_function<event_destroy>(env, exports, "eventDestroy");
-  export_function<event_record>(env, exports, "eventRecord");
-  export_function<event_wait>(env, exports, "eventWait");
-  export_function<event_query>(env, exports, "eventQuery");
-  export_function<event_synchronize>(env, exports, "eventSynchronize");
-  export_function<event_elapsed>(env, exports, "eventElapsedMs");
+  return state_.groups.check(read.rank_runtime(), error);
 }
 
 }  // namespace shardwise

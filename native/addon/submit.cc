@@ -2,7 +2,6 @@
 // Whatever the words contain, only live storages are accessed.
 #include "../include/text.h"
 #include "borrowed.h"
-#include "command.h"
 #include "contracts.h"
 
 namespace shardwise {
@@ -14,26 +13,6 @@ constexpr int64_t kMakeTokens = 1, kMayShare = 2;  // flags
 constexpr int64_t kInlineCost = 16384;
 // as in lib/core/shape.ts; keeps products of sizes exact
 constexpr int64_t kMaxElements = int64_t{1} << 48;
-
-struct Decoded {
-  KernelCall call{};
-  Stream* stream = nullptr;
-  int64_t flags = 0, cost = 0;
-  bool borrowed = false;  // an operand is in an ArrayBuffer
-  std::vector<TensorView> views;
-  std::vector<int64_t> dims;
-  std::vector<double> params;
-  struct Operand {
-    int64_t handle;       // 0 for none
-    StorageEntry* entry;  // null for none
-  };
-  std::vector<Operand> operands;
-  struct Slot {
-    int64_t word;     // of the word with kAllocate
-    int64_t operand;  // its index
-  };
-  std::vector<Slot> slots;
-};
 
 }  // namespace
 
@@ -118,7 +97,7 @@ Status read_operand(Environment& state, WordReader& in, Decoded& d, int64_t i, E
         return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld",
                     static_cast<long long>(i), needed, static_cast<long long>(entry->bytes));
       if (entry->adopted) {
-        const Status status = state.check_adopted(*entry, error);
+        const Status status = check_adopted(state.env, *entry, error);
         if (!status.ok()) return status;
         d.borrowed = true;
       }
@@ -148,7 +127,7 @@ Status decode(Environment& state, int64_t count, Decoded& d, ErrorText* error) {
   double cost;
   if (!in.number(&cost)) return bad(error, "header", 6);
   d.cost = stated_cost(cost);
-  d.stream = state.stream(header[1]);
+  d.stream = state.streams.find(header[1]);
   if (!d.stream)
     return fail(error, Code::Closed, "there is no stream %lld", static_cast<long long>(header[1]));
   if (header[0] >= d.stream->backend()->num_kernels) return bad(error, "kernel id", header[0]);
@@ -185,9 +164,9 @@ Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
   for (size_t k = 0; k < d.slots.size(); k++) {
     const int64_t bytes = to_integer(state.words[d.slots[k].word + 1]);
     int64_t handle;
-    Status status = allocate_storage(state, *d.stream, bytes, &handle, error);
+    Status status = state.storages.allocate(*d.stream, bytes, &handle, error);
     if (!status.ok()) {
-      for (size_t j = 0; j < k; j++) state.release(d.operands[d.slots[j].operand].handle, false);
+      for (size_t j = 0; j < k; j++) state.storages.release(d.operands[d.slots[j].operand].handle);
       return status;
     }
     StorageEntry* entry = state.storages.find(handle);
@@ -206,8 +185,8 @@ void record_writes(Environment& state, Decoded& d) {
   for (size_t i = first_written(d); i < d.operands.size(); i++) {
     StorageEntry* entry = d.operands[i].entry;
     if (entry)
-      state.write(*entry, *d.stream,
-                  d.views[i].numel * item_size(d.views[i].dtype) == entry->bytes);
+      state.storages.write(*entry, *d.stream,
+                           d.views[i].numel * item_size(d.views[i].dtype) == entry->bytes);
   }
 }
 
@@ -269,7 +248,7 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
     if (!refused.ok()) return refused;
   }
   for (const Decoded::Operand& operand : d.operands)
-    if (operand.entry) state.touch(*operand.entry, stream);
+    if (operand.entry) state.storages.touch(*operand.entry, stream);
   Status status = kOk;
   if (runs_inline(stream, d.cost)) {
     status = run_inline(stream, d.call, error);
@@ -282,72 +261,49 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
   }
   if (!status.ok()) return status;
   record_writes(state, d);
-  return state.blocking ? state.synchronize(stream, error) : kOk;
-}
-
-napi_value tokens_of(Environment& state, Decoded& d) {
-  napi_env env = state.env;
-  if (!(d.flags & kMakeTokens) || d.slots.empty()) return nullptr;
-  napi_value result = nullptr;
-  if (d.slots.size() > 1) napi_create_array_with_length(env, d.slots.size(), &result);
-  for (size_t k = 0; k < d.slots.size(); k++) {
-    const Decoded::Operand& operand = d.operands[d.slots[k].operand];
-    if (!(d.flags & kMayShare)) state.shared_token = nullptr;
-    if (d.slots.size() == 1 && operand.entry->bytes <= SharedToken::kMostBytes)
-      return share_token(state, operand.handle, *operand.entry);
-    napi_value token = make_token(state, operand.handle, *operand.entry);
-    if (d.slots.size() == 1) {
-      state.shared_token = nullptr;  // JavaScript holds this token instead
-      return token;
-    }
-    napi_set_element(env, result, static_cast<uint32_t>(k), token);
-  }
-  return result;
+  return state.blocking ? state.streams.synchronize(stream, error) : kOk;
 }
 
 }  // namespace
 
-static napi_value submit_words(napi_env env, Environment& state, int64_t count) {
-  if (count < kHeaderWords || count > kWordBytes / 8)
-    return fail_call(env, Code::Invalid, "malformed command: bad length");
-  state.settle_accounts();
+Napi::Value Commands::tokens() {
+  const Decoded& d = command_;
+  if (!(d.flags & kMakeTokens) || d.slots.empty()) return {};
+  Tokens& tokens = state_.tokens;
+  const auto operand = [&](size_t k) { return d.operands[d.slots[k].operand]; };
+  if (!(d.flags & kMayShare)) tokens.share_no_more();
+  if (d.slots.size() == 1) {
+    const auto [handle, entry] = operand(0);
+    if (entry->bytes <= kMostSharedBytes) return tokens.share(handle, *entry);
+    tokens.share_no_more();
+    return tokens.make(handle, *entry);
+  }
+  return list_of(state_.env, d.slots.size(), [&](size_t k) {
+    const auto [handle, entry] = operand(k);
+    return tokens.make(handle, *entry);
+  });
+}
 
-  Decoded& d = *static_cast<Decoded*>(state.decoded);
-  d.call = KernelCall{};
-  d.borrowed = false;
-  d.views.clear();
-  d.dims.clear();
-  d.operands.clear();
-  d.slots.clear();
-
-  ErrorText error;
-  Status status = decode(state, count, d, &error);
-  if (status.ok()) status = allocate_outputs(state, d, &error);
-  if (!status.ok()) return fail_call(env, status.code, error);
-  status = run(state, d, &error);
+Status Commands::submit(double given, Napi::Value* tokens_made, ErrorText* error) {
+  const int64_t words = to_integer(given);
+  if (words < kHeaderWords || words > kMostWords)
+    return fail(error, Code::Invalid, "malformed command: bad length");
+  state_.tokens.settle();
+  Decoded& d = command_;
+  d.clear();
+  Status status = decode(state_, words, d, error);
+  if (status.ok()) status = allocate_outputs(state_, d, error);
+  if (!status.ok()) return status;
+  status = run(state_, d, error);
   if (!status.ok()) {
-    for (const Decoded::Slot& slot : d.slots) state.release(d.operands[slot.operand].handle, false);
-    return fail_call(env, status.code, error);
+    for (const Decoded::Slot& slot : d.slots)
+      state_.storages.release(d.operands[slot.operand].handle);
+    return status;
   }
   for (const Decoded::Slot& slot : d.slots)
-    state.words[slot.word] = static_cast<double>(d.operands[slot.operand].handle);
-  return tokens_of(state, d);
-}
-
-static napi_value submit(napi_env env, napi_callback_info info) {
-  napi_value arg = nullptr;
-  size_t argc = 1;
-  void* data;
-  napi_get_cb_info(env, info, &argc, &arg, nullptr, &data);
-  double given = 0;
-  napi_get_value_double(env, arg, &given);
-  Environment& state = *static_cast<Environment*>(data);
-  return answer(env, state.failure, submit_words(env, state, to_integer(given)));
-}
-
-void export_submit(Environment& state, napi_value exports) {
-  state.decoded = new Decoded;
-  export_callback(state.env, exports, "submit", submit, &state);
+    state_.words[slot.word] = static_cast<double>(d.operands[slot.operand].handle);
+  *tokens_made = tokens();
+  return kOk;
 }
 
 }  // namespace shardwise

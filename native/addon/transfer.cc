@@ -1,59 +1,44 @@
 #include "transfer.h"
 
 #include <cstring>
-#include <string>
 
 #include "../runtime/staging.h"
+#include "environment.h"
 
 namespace shardwise {
 
-bool view_of(napi_env env, napi_value value, ArrayView* out) {
-  bool typed = false;
-  void* data = nullptr;
-  size_t length = 0, offset = 0;
-  if (napi_is_typedarray(env, value, &typed) != napi_ok || !typed) {
-    fail_call(env, Code::Invalid, "expected a typed array");
-    return false;
-  }
-  // Older versions of Node leave the type unset for unknown arrays (Float16Array).
+// Napi::TypedArray would ask three times, and takes a Float16Array, whose type older versions of Node
+// leave unset, for an Int8Array.
+Status Parameter<ArrayView>::read(Environment& state, Napi::Value given) {
+  if (!given.IsTypedArray()) return fail(error_of(state), Code::Invalid, "expected a typed array");
   constexpr uint32_t unknown = 255;
   auto type = static_cast<napi_typedarray_type>(unknown);
-  napi_get_typedarray_info(env, value, &type, &length, &data, &out->buffer, &offset);
+  void* data = nullptr;
+  size_t length = 0, offset = 0;
+  napi_get_typedarray_info(state.env, given, &type, &length, &data, &value.buffer, &offset);
   constexpr int sizes[] = {1, 1, 1, 2, 2, 4, 4, 4, 8, 8, 8, 2};
-  if (static_cast<size_t>(type) >= sizeof sizes / sizeof *sizes) {
-    fail_call(env, Code::Invalid, "this kind of typed array is not supported");
-    return false;
-  }
-  out->data = static_cast<char*>(data);
-  out->bytes = static_cast<int64_t>(length) * sizes[type];
-  return true;
+  if (static_cast<size_t>(type) >= sizeof sizes / sizeof *sizes)
+    return fail(error_of(state), Code::Invalid, "this kind of typed array is not supported");
+  value.data = static_cast<char*>(data);
+  value.bytes = static_cast<int64_t>(length) * sizes[type];
+  return kOk;
 }
 
-StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream,
-                       bool any_device) {
-  StorageEntry* entry = state_of(env).storages.find(handle);
-  if (!entry || !stream) {
-    fail_call(env, Code::Closed, "the storage was freed");
-    return nullptr;
-  }
-  if (!any_device && entry->device != stream->device_code()) {
-    fail_call(env, Code::Device, "the storage is on another device than the stream");
-    return nullptr;
-  }
-  ErrorText error;
-  const Status status = state_of(env).check_adopted(*entry, &error);
-  if (!status.ok()) {
-    fail_call(env, status.code, error);
-    return nullptr;
-  }
-  if (offset < 0 || bytes < 0 || offset + bytes > entry->bytes) {
-    fail_call(env, Code::Invalid,
-              ("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
-               " are outside a storage of " + std::to_string(entry->bytes))
-                  .c_str());
-    return nullptr;
-  }
-  return entry;
+Status find_range(Environment& state, const Range& range, Stream* stream, StorageEntry** entry,
+                  ErrorText* error, bool any_device) {
+  StorageEntry* found = state.storages.find(range.handle);
+  if (!found || !stream) return fail(error, Code::Closed, "the storage was freed");
+  if (!any_device && found->device != stream->device_code())
+    return fail(error, Code::Device, "the storage is on another device than the stream");
+  const Status status = check_adopted(state.env, *found, error);
+  if (!status.ok()) return status;
+  if (range.offset < 0 || range.bytes < 0 || range.offset + range.bytes > found->bytes)
+    return fail(error, Code::Invalid, "bytes %lld to %lld are outside a storage of %lld",
+                static_cast<long long>(range.offset),
+                static_cast<long long>(range.offset + range.bytes),
+                static_cast<long long>(found->bytes));
+  *entry = found;
+  return kOk;
 }
 
 void copy_now(Stream& s, void* to, const void* from, int64_t bytes, CopyKind kind) {

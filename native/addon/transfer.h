@@ -1,7 +1,7 @@
-// What values cross on their way in (write_values.cc) and out (read_values.cc).
+// Values of JavaScript in (write_values.cc) and out (read_values.cc), and copies between storages.
 #pragma once
 #include "borrowed.h"
-#include "environment.h"
+#include "parameter.h"
 
 namespace shardwise {
 
@@ -12,13 +12,33 @@ struct ArrayView {
   napi_value buffer = nullptr;
 };
 
-// False, with a failure recorded, unless `value` is a typed array.
-bool view_of(napi_env env, napi_value value, ArrayView* out);
+template <>
+struct Parameter<ArrayView> : Argument<ArrayView> {
+  Status read(Environment& state, Napi::Value given);
+};
 
-// The entry of a handle, after a check of the byte range; null, with a failure recorded, if it does
-// not fit.
-StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream,
-                       bool any_device = false);
+// Bytes of a storage.
+struct Range {
+  int64_t handle, offset, bytes;
+};
+// Finds the entry and the stream, after a check that the range fits.
+Status find_range(Environment& state, const Range& range, Stream* stream, StorageEntry** entry,
+                  ErrorText* error, bool any_device = false);
+
+// Called by JavaScript. `offset` is in bytes.
+Status write(Environment& state, int64_t handle, int64_t offset, ArrayView source, int64_t stream,
+             ErrorText* error);
+Status copy_bytes(Environment& state, int64_t to, int64_t to_offset, int64_t from,
+                  int64_t from_offset, int64_t bytes, int64_t stream, ErrorText* error);
+Status read_sync(Environment& state, int64_t handle, int64_t offset, ArrayView destination,
+                 int64_t stream, ErrorText* error);
+// Returns an element of that dtype.
+Status read_scalar(Environment& state, int64_t handle, int64_t offset, int64_t dtype,
+                   int64_t stream, Napi::Value* element, ErrorText* error);
+// Both call `callback` with null, or with a NativeFailure, when the stream has come so far.
+Status read_async(Environment& state, int64_t handle, int64_t offset, ArrayView destination,
+                  int64_t stream, Napi::Value callback, ErrorText* error);
+Status when_done(Environment& state, int64_t stream, Napi::Value callback, ErrorText* error);
 
 // The functions below run on the stream's thread, and record failures in the stream.
 void copy_now(Stream& s, void* to, const void* from, int64_t bytes, CopyKind kind);

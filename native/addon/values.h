@@ -1,40 +1,57 @@
-// Passes arguments, results, errors and functions between JavaScript and native code.
+// Values of JavaScript. Where an operation fails, node-addon-api throws, and native code must not
+// (failure.h). So only this file sets and reads properties and elements, and parameter.h converts
+// arguments; the other operations of node-addon-api that the addon uses do not fail.
 #pragma once
-#include <node_api.h>
+#include <napi.h>
 
+#include <cmath>
 #include <string>
-
-#include "../include/status.h"
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace shardwise {
 
-// The failure of the present call, or of the last one that failed.
-struct CallFailure {
-  bool recorded = false;
-  Code code = Code::Ok;
-  ErrorText error;
-};
-CallFailure& call_failure(napi_env env);
+template <class T>
+Napi::Value to_value(Napi::Env env, const T& value) {
+  if constexpr (std::is_same_v<T, bool>)
+    return Napi::Boolean::New(env, value);
+  else if constexpr (std::is_arithmetic_v<T>)
+    return Napi::Number::New(env, static_cast<double>(value));
+  else if constexpr (std::is_convertible_v<T, Napi::Value>)
+    return value;
+  else
+    return Napi::String::New(env, value);
+}
 
-// Records why the call fails, and returns null for the caller to return; lib/native/guard.ts then
-// calls `takeFailure` and throws. Native code throws nothing: Node holds an exception of native
-// code while V8 collects garbage to create its message, mistakes it for an exception of a finalizer
-// that runs meanwhile (at NAPI_EXPERIMENTAL), and ends the process.
-napi_value fail_call(napi_env env, Code code, const ErrorText& error);
-napi_value fail_call(napi_env env, Code code, const char* message);
-// The last failure as a NativeFailure of lib/native/failure.ts.
-napi_value take_failure(napi_env env);
-// The result of a call for JavaScript: null if a failure was recorded.
-napi_value answer(napi_env env, CallFailure& failure, napi_value result);
+// Defines an own property. Setters of a prototype are JavaScript, which may throw.
+void set(Napi::Object object, const char* name, Napi::Value value);
 
-bool is_string(napi_env env, napi_value value);
+using Field = std::pair<const char*, Napi::Value>;
+Napi::Object object_of(Napi::Env env, std::initializer_list<Field> fields);
+// A list of `size` elements; `at` returns each by its index.
+template <class At>
+Napi::Array list_of(Napi::Env env, size_t size, At at) {
+  Napi::Array list = Napi::Array::New(env, size);
+  for (uint32_t i = 0; i < size; i++) list.Set(i, to_value(env, at(i)));
+  return list;
+}
+// An ArrayBuffer with a copy of the numbers; empty in a worker that is being stopped.
+Napi::Value buffer_of(Napi::Env env, const std::vector<double>& numbers);
 
-// Reads `count` arguments as integers. Records a failure and returns false if one is missing or not
-// an integer. Arguments whose bit is set in `objects` are only stored in raw.
-bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out,
-                   napi_value* raw = nullptr, uint32_t objects = 0);
-bool is_function(napi_env env, napi_value value);
-std::string string_argument(napi_env env, napi_value value);  // empty if it is not a string
+// An element of an array of the library; undefined if it has none.
+Napi::Value element(Napi::Value array, uint32_t index);
+
+// The functions below convert arguments. The status of one call says whether a value has that type;
+// to ask first would be another call for each argument.
+
+std::string text_of(Napi::Value value);  // empty if it is not a string
+
+inline double to_number(Napi::Value value) {  // NaN if it is not a number
+  double number = NAN;
+  napi_get_value_double(value.Env(), value, &number);
+  return number;
+}
 
 // INT64_MIN if the value is not an integer that a double holds exactly.
 inline int64_t to_integer(double value) {
@@ -43,26 +60,12 @@ inline int64_t to_integer(double value) {
   const auto integer = static_cast<int64_t>(value);
   return static_cast<double>(integer) == value ? integer : INT64_MIN;
 }
-
-napi_value number_value(napi_env env, double value);
-napi_value boolean_value(napi_env env, bool value);
-napi_value text_value(napi_env env, const char* value);
-
-// Defines an own property. Setters of a prototype are JavaScript, which may throw.
-void set_property(napi_env env, napi_value object, const char* name, napi_value value);
-
-// An element of an array of the library; undefined if it has none.
-napi_value element(napi_env env, napi_value array, uint32_t index);
-
-void export_callback(napi_env env, napi_value exports, const char* name, napi_callback callback,
-                     void* data = nullptr);
-
-template <napi_callback callback>
-void export_function(napi_env env, napi_value exports, const char* name) {
-  const napi_callback answered = [](napi_env e, napi_callback_info info) {
-    return answer(e, call_failure(e), callback(e, info));
-  };
-  export_callback(env, exports, name, answered);
+// The same of a number of JavaScript, or 0 or 1 of a boolean.
+inline int64_t to_integer(Napi::Value value) {
+  double number = 0;
+  bool flag = false;
+  if (napi_get_value_double(value.Env(), value, &number) == napi_ok) return to_integer(number);
+  return napi_get_value_bool(value.Env(), value, &flag) == napi_ok ? flag : INT64_MIN;
 }
 
 }  // namespace shardwise

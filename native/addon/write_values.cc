@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "../runtime/staging.h"
+#include "environment.h"
 #include "transfer.h"
 
 namespace shardwise {
@@ -49,68 +50,66 @@ Status write_later(Stream& stream, char* to, const ArrayView& source, ErrorText*
   return staged ? write_staged(stream, to, source, error) : write_copied(stream, to, source, error);
 }
 
-napi_value write(napi_env env, napi_callback_info info) {
-  int64_t args[4];
-  napi_value raw[4] = {};
-  ArrayView source;
-  if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &source))
-    return nullptr;
-  Environment& state = state_of(env);
-  Stream* stream = state.stream(args[3]);
-  StorageEntry* entry = range_of(env, args[0], args[1], source.bytes, stream);
-  if (!entry || source.bytes == 0) return nullptr;
-  ErrorText error;
+}  // namespace
+
+Status write(Environment& state, int64_t handle, int64_t offset, ArrayView source,
+             int64_t stream_id, ErrorText* error) {
+  Stream* stream = state.streams.find(stream_id);
+  StorageEntry* entry = nullptr;
+  Status status = find_range(state, {handle, offset, source.bytes}, stream, &entry, error);
+  if (!status.ok() || source.bytes == 0) return status;
   const bool borrowed = entry->adopted != nullptr;
-  Status status = borrowed ? may_wait(
-                                 *stream, [=] { return runs_alone(*stream, *entry); }, &error)
-                           : kOk;
-  if (!status.ok()) return fail_call(env, status.code, error);
-  state.touch(*entry, *stream);
-  char* to = entry->data + args[1];
-  const Backend* backend = stream->backend();
+  const auto alone = [=] { return runs_alone(*stream, *entry); };
+  if (borrowed) status = may_wait(*stream, alone, error);
+  if (!status.ok()) return status;
+  state.storages.touch(*entry, *stream);
+  char* to = entry->data + offset;
   const bool whole = source.bytes == entry->bytes;
-  if (!backend->asynchronous && stream->idle()) {
+  if (!stream->backend()->asynchronous && stream->idle()) {
     std::memcpy(to, source.data, source.bytes);
-    state.write(*entry, *stream, whole);
-    return nullptr;
+    state.storages.write(*entry, *stream, whole);
+    return kOk;
   }
-  status = write_later(*stream, to, source, &error);
-  if (!status.ok()) return fail_call(env, status.code, error);
+  status = write_later(*stream, to, source, error);
+  if (!status.ok()) return status;
   if (borrowed) stream->wait(stream->submitted());
   entry->last_sequence = stream->submitted();
-  state.write(*entry, *stream, whole);
-  return nullptr;
+  state.storages.write(*entry, *stream, whole);
+  return kOk;
 }
 
-napi_value copy_bytes(napi_env env, napi_callback_info info) {
-  int64_t args[6];
-  if (!read_integers(env, info, 6, args)) return nullptr;
-  Environment& state = state_of(env);
-  Stream* stream = state.stream(args[5]);
-  StorageEntry* to = range_of(env, args[0], args[1], args[4], stream, true);
-  StorageEntry* from = to ? range_of(env, args[2], args[3], args[4], stream, true) : nullptr;
-  if (!from || args[4] == 0) return nullptr;
-  const CopyKind kind =
-      to->device == 0 ? (from->device == 0 ? CopyKind::HostToHost : CopyKind::DeviceToHost)
-                      : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
-  ErrorText error;
-  Status status = check_value(*from, &error);
-  if (!status.ok()) return fail_call(env, status.code, error);
+namespace {
+
+CopyKind kind_of_copy(const StorageEntry& to, const StorageEntry& from) {
+  if (to.device == 0) return from.device == 0 ? CopyKind::HostToHost : CopyKind::DeviceToHost;
+  return from.device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice;
+}
+
+}  // namespace
+
+Status copy_bytes(Environment& state, int64_t to_handle, int64_t to_offset, int64_t from_handle,
+                  int64_t from_offset, int64_t bytes, int64_t stream_id, ErrorText* error) {
+  Stream* stream = state.streams.find(stream_id);
+  StorageEntry *to = nullptr, *from = nullptr;
+  Status status = find_range(state, {to_handle, to_offset, bytes}, stream, &to, error, true);
+  if (status.ok())
+    status = find_range(state, {from_handle, from_offset, bytes}, stream, &from, error, true);
+  if (!status.ok() || bytes == 0) return status;
   const auto alone = [=] { return runs_alone(*stream, *to) && runs_alone(*stream, *from); };
-  status = to->adopted ? may_wait(*stream, alone, &error) : kOk;
-  if (!status.ok()) return fail_call(env, status.code, error);
-  const bool large = args[4] > kMostBorrowedCopy && (!stream->unbounded() || alone());
+  status = check_value(*from, error);
+  if (status.ok() && to->adopted) status = may_wait(*stream, alone, error);
+  if (!status.ok()) return status;
+  const bool large = bytes > kMostBorrowedCopy && (!stream->unbounded() || alone());
   const bool waits =
       to->adopted || (from->adopted && (large || to->device != stream->device_code()));
-  state.touch(*to, *stream);
-  state.touch(*from, *stream);
-  char* destination = to->data + args[1];
-  const char* source = from->data + args[3];
-  const int64_t bytes = args[4];
+  state.storages.touch(*to, *stream);
+  state.storages.touch(*from, *stream);
+  char *destination = to->data + to_offset, *source = from->data + from_offset;
   if (from->adopted && !waits) {
-    status = write_later(*stream, destination, {const_cast<char*>(source), bytes}, &error);
-    if (!status.ok()) return fail_call(env, status.code, error);
+    status = write_later(*stream, destination, {source, bytes}, error);
+    if (!status.ok()) return status;
   } else {
+    const CopyKind kind = kind_of_copy(*to, *from);
     const auto copy = [destination, source, bytes, kind, waits](Stream& s) {
       copy_now(s, destination, source, bytes, kind);
       if (waits) wait_for_device(s);
@@ -119,15 +118,8 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
     if (waits) stream->wait(stream->submitted());
   }
   to->last_sequence = from->last_sequence = stream->submitted();
-  state.write(*to, *stream, bytes == to->bytes);
-  return nullptr;
-}
-
-}  // namespace
-
-void export_writes(napi_env env, napi_value exports) {
-  export_function<write>(env, exports, "write");
-  export_function<copy_bytes>(env, exports, "copyBytes");
+  state.storages.write(*to, *stream, bytes == to->bytes);
+  return kOk;
 }
 
 }  // namespace shardwise

@@ -8,6 +8,7 @@ import {
   Graph,
   GraphModule,
   minCutRematerializationPartition,
+  reorderForOverlap,
 } from '../../lib/compile/index.js';
 import { allOps } from '../../lib/core/op.js';
 import { declarationOf } from '../../lib/core/signature.js';
@@ -41,7 +42,7 @@ const square = (t: Tensor) => t.mul(t).sum();
 export const values: Record<string, unknown> = {
   deviceType: 'cpu', dtype: 'bfloat16', enabled: true, cacheEnabled: true, initScale: 2, growthFactor: 2, backoffFactor: 0.5, growthInterval: 2, gradOutputs: [ones([])], gradTensors: [ones([])],
   retainGraph: true, createGraph: true, allowUnused: true, eps: 1e-6, atol: 1e-3, rtol: 1e-3, raiseException: false, backend: 'eager', fullgraph: false, signal: new AbortController().signal, dynamic: false, mode: 'default', recursive: true, reason: 'a counter was read',
-  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, out: ones([2, 2]), roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], communicates: true, keepsNoTensors: true, gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, name: 'count', tensor: x(), input: 1, other: 2, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, assign: true, setToNone: false, prepend: true, alwaysCall: true, release: () => {}, allowOthers: true, parameters: [], fwCompiler: () => {}, bwCompiler: () => {}, partitionFn: () => {}, decompositions: [], distribute: new Map(), gmTransformation: () => {}, parallelMode: {}, memory: () => [], enableGraphOptimization: true, enableInductor: true, dumpGraphs: false, bucketSizeMb: 1, prerequisites: [], applyAfter: [], maxIters: 2, rates: 'cpu', worldSize: 8, title: 'step', waits: 'use', measured: [], layouts: ['dp'], memoryBytes: 1e9, paramDtype: 'bfloat16', reduceDtype: 'float32', run: (f: (...all: unknown[]) => unknown, all: unknown[]) => f(...all), settings: 1, preservesRng: false, policy: () => 'preferSave', shardParameter: () => null, activities: ['cpu'], recordShapes: true, withModules: true, profileMemory: true, withStack: true, schedule: () => 'record', onTraceReady: () => {}, deviceTimer: 'events', wait: 1, warmup: 1, active: 1, repeat: 1, skipFirst: 1, groupByInputShape: false, groupByModule: false, groupByKernel: true, sortBy: 'count', rowLimit: 3, maxNameColumnWidth: 20, groupOf: () => '', isCausal: false,
+  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, out: ones([2, 2]), roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], communicates: true, keepsNoTensors: true, gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, name: 'count', tensor: x(), input: 1, other: 2, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, assign: true, setToNone: false, prepend: true, alwaysCall: true, release: () => {}, allowOthers: true, parameters: [], fwCompiler: () => {}, bwCompiler: () => {}, partitionFn: () => {}, decompositions: [], distribute: new Map(), gmTransformation: () => {}, parallelMode: {}, memory: () => [], enableGraphOptimization: true, enableInductor: true, dumpGraphs: false, bucketSizeMb: 1, prerequisites: [], applyAfter: [], maxIters: 2, rates: 'cpu', worldSize: 8, title: 'step', waits: 'use', measured: [], allowanceBytes: 0, donated: [], leastGain: 0, layouts: ['dp'], memoryBytes: 1e9, paramDtype: 'bfloat16', reduceDtype: 'float32', run: (f: (...all: unknown[]) => unknown, all: unknown[]) => f(...all), settings: 1, preservesRng: false, policy: () => 'preferSave', shardParameter: () => null, activities: ['cpu'], recordShapes: true, withModules: true, profileMemory: true, withStack: true, schedule: () => 'record', onTraceReady: () => {}, deviceTimer: 'events', wait: 1, warmup: 1, active: 1, repeat: 1, skipFirst: 1, groupByInputShape: false, groupByModule: false, groupByKernel: true, sortBy: 'count', rowLimit: 3, maxNameColumnWidth: 20, groupOf: () => '', isCausal: false,
   averageAttnWeights: false, needWeights: true, attnMask: zeros([3, 3]), keyPaddingMask: zeros([1, 3]), memoryIsCausal: false, tgtIsCausal: false, srcIsCausal: false, mask: zeros([3, 3]),
   memoryMask: zeros([3, 3]), tgtMask: zeros([3, 3]), srcMask: zeros([3, 3]), memoryKeyPaddingMask: zeros([1, 3]), tgtKeyPaddingMask: zeros([1, 3]), srcKeyPaddingMask: zeros([1, 3]), inputs: [leaf()],
 }; // biome-ignore format: a table
@@ -163,6 +164,7 @@ export const calls: Calls = {
   'compile.aotAutograd': (o) => aotAutograd(o),
   'compile.minCutRematerializationPartition': (o) =>
     minCutRematerializationPartition(identity(), o),
+  'compile.reorderForOverlap': (o) => reorderForOverlap(new Graph(), o),
   'compile.captureStep': (o) => captureStep((t: Tensor) => t.add(1), [x()], o),
   'spmd.compile': (o) => spmd.compile(o),
   'spmd.GraphModuleTransformation': (o) => spmd.GraphModuleTransformation(o),

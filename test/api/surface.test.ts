@@ -160,7 +160,8 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
     compileEntry,
     list(
       'compile graphBreak markDynamic markRebound Graph Node GraphModule FakeTensorMode isCompiling reset disable ' +
-        'defaultPartition minCutRematerializationPartition captureStep CapturedStep',
+        'defaultPartition minCutRematerializationPartition captureStep CapturedStep raiseCollectives sinkWaits ' +
+        'reorderForOverlap runAndGetKernelCode',
     ),
   ],
   'shardwise/spmd has its names': [

@@ -11,7 +11,7 @@ const all: readonly BackendName[] = [
 
 /** `npm run test:compiled` runs all backends, `npm test` the default one. */
 export const backends: readonly BackendName[] =
-  process.env['SHARDWISE_TEST_COMPILED'] === 'all' ? all : ['aot_eager'];
+  process.env['SHARDWISE_TEST_COMPILED'] === 'all' ? all : ['inductor'];
 
 /** Whether results may differ in rounding: ops were replaced by others. */
 const rounds = (backend: BackendName): boolean => backend === 'aot_eager_decomp_partition';

@@ -188,7 +188,7 @@ describeOverEngines('allGatherTensor of different sizes', () => {
       onRanks(2, async (rank) => functional.allGatherTensor(zeros([4, 2 + rank]), 1).read()),
     );
     const said = (rank: number): string =>
-      `allGather of ${16 + 8 * rank} float32 at .*${site} \\(${8 + 4 * rank} of them its own, ${2 + rank} along the gathered dim\\)`;
+      `allGather of ${4 + 2 * rank} float32 at .*${site} in each of 4 blocks \\(${2 + rank} along the dim of the ranks\\)`;
     const advice =
       'Where parts differ along the gathered dim, give functional\\.allGatherTensor the sizes of all ranks, \\{ sizes \\}';
     assert.match(

@@ -71,8 +71,10 @@ const config = (device: DeviceName): FlatParamHandleOptions => ({
   offloadParams: false,
   mpParamDtype: null,
   mpReduceDtype: null,
+  keepLowPrecisionGrads: false,
   processGroup: worldGroup(),
   useOrigParams: false,
+  fsdpExtension: null,
 });
 
 /** The norm of the norms of all parameters after a step. */

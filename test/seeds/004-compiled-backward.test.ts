@@ -1,10 +1,6 @@
 /** Captured backward passes as PyTorch's test_distributed_patterns.py requires them. */
 import assert from 'node:assert/strict';
-import {
-  type BackwardCompiler,
-  compiledAutograd,
-  type GraphModule,
-} from '../../lib/compile/index.js';
+import { type BackwardCompiler, compiledAutograd } from '../../lib/compile/index.js';
 import {
   compile,
   compiler,
@@ -19,10 +15,8 @@ import { CompileCounterWithBackend } from '../../lib/testing/index.js';
 import { compiledBy, gathersInHooks, steps, values } from './004-gathered.js';
 import { assertClose, BACKENDS, FULL, leavesNoMemory } from './compiled.js';
 
-/** A new one each time: captures live as long as their compiler. */
-const asItIs =
-  (): BackwardCompiler =>
-  (module: GraphModule) =>
+const asItIs: BackwardCompiler =
+  (module) =>
   (...inputs) =>
     module.run(inputs);
 
@@ -141,7 +135,7 @@ for (const backend of BACKENDS)
       const [eager, other] = [hooked(true), hooked(true)];
       const expected = seen(eager, steps(eager.model, eager.x));
       const compiled = compile(other.model, { ...FULL, backend });
-      const out = compiledAutograd.enable(asItIs(), () =>
+      const out = compiledAutograd.enable(asItIs, () =>
         steps(compiled as (x: Tensor) => Tensor, other.x),
       );
       assertClose(seen(other, out), expected);

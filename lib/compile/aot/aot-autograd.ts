@@ -6,11 +6,13 @@ import { callSite } from '../../core/call-site.js';
 import { ArgumentError, ShardwiseError } from '../../core/errors.js';
 import { opByName } from '../../core/op.js';
 import { checkFunction, optionsOf, shown } from '../../core/options.js';
+import { kernelLoading } from '../../core/rank-runtime.js';
 import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
 import { isNumberInput } from '../capture/number-inputs.js';
 import { whileCompiling } from '../compiling.js';
+import { isWorthFusing } from '../fusion/candidates.js';
 import { fusePointwise } from '../fusion/fuse.js';
 import { copyGraph } from '../graph/copy.js';
 import type { RunValue } from '../graph/effects.js';
@@ -72,12 +74,26 @@ const plain: PlanBuilder = (graph, donated) => {
   return (...inputs) => plan.run(inputs);
 };
 
-/** The same after calls were fused and reordered. Others may read the graph, so that a copy is. */
+/**
+ * The same after calls were fused and reordered. Others may read the graph, so that a copy is.
+ * Where kernels can be loaded no more, a plan that needs some is made again without.
+ */
 const fused: PlanBuilder = (from, donated) => {
-  const { graph } = copyGraph(from);
-  fusePointwise(graph);
-  overlapCommunication(graph, donated);
-  return plain(graph, donated);
+  const make = (): LoweredFunction & { readonly isFused: boolean } => {
+    const { graph } = copyGraph(from);
+    const isFused = fusePointwise(graph, isWorthFusing) > 0;
+    overlapCommunication(graph, donated);
+    return Object.assign(plain(graph, donated), { isFused });
+  };
+  let run = make();
+  let couldLoad = !kernelLoading.hasEnded;
+  return (...inputs) => {
+    if (couldLoad && kernelLoading.hasEnded) {
+      couldLoad = false;
+      if (run.isFused) run = make();
+    }
+    return run(...inputs);
+  };
 };
 
 /** The part of its time that a graph must gain to be reordered without being asked. */
@@ -155,6 +171,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     const run = compiled('fwCompiler', fwCompiler, graph, examples);
     return makesPlan(fwCompiler) ? run : inScope(run);
   });
+  if (fwCompiler === runFused) fusing.add(aotBackend);
   return aotBackend;
 }
 
@@ -162,10 +179,16 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
 type GraphCompiler = (graph: Graph, examples: readonly RunValue[]) => LoweredFunction;
 
 const loweredCompilers = new WeakMap<CompileBackend, GraphCompiler>();
+const fusing = new WeakSet<CompileBackend>();
 
 /** What a backend of {@link aotAutograd} compiles graphs of local ops with; null for others. */
 export function loweredCompilerOf(backend: CompileBackend): GraphCompiler | null {
   return loweredCompilers.get(backend) ?? null;
+}
+
+/** Whether a backend fuses the calls of its graphs. */
+export function fuses(backend: CompileBackend): boolean {
+  return fusing.has(backend);
 }
 
 /** A lowered graph has fixed shapes, so a dynamic graph is compiled at each list of sizes. */

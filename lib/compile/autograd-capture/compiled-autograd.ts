@@ -9,37 +9,23 @@ import { ArgumentError, CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { checkFunction, checkSynchronous } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
+import { withoutDraw } from '../capture/generalise.js';
 import { whileCompiling } from '../compiling.js';
 import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
-import type { GraphModule } from '../graph/graph-module.js';
 import { callingHooks } from '../graph/opaque-hooks.js';
-import { checkedOnce, expectedOutputs, madeBy } from '../outputs.js';
+import type { BackwardCompiler, BackwardRun } from './backward-graph.js';
 import { type BackwardPassReport, type BackwardReport, reportOf } from './backward-report.js';
-import { type BackwardEntry, cacheOf } from './cache.js';
+import { type BackwardEntry, backwardCache, keep } from './cache.js';
 import { type CapturedBackward, captureBackward } from './capture-backward.js';
-import { type FamilyRun, NumberFamily } from './number-family.js';
+import { type FamilyMember, NumberFamily } from './number-family.js';
 import { type BackwardSignature, signatureOf } from './signature.js';
-import { metadataOf, sameStructure } from './structure.js';
+import { addIdentities, metadataOf, sameStructure } from './structure.js';
 
-export type { BackwardPassReport, BackwardReport };
-
-/**
- * Compiles the graph of a backward pass. Its inputs are the tensors that the pass reads, random
- * states, and plain numbers that differ from pass to pass; its results are gradients that
- * `autograd.grad` asked for.
- */
-export type BackwardCompiler = (
-  module: GraphModule,
-) => (...inputs: readonly RunValue[]) => readonly RunValue[];
-
-type BackwardRun = ReturnType<BackwardCompiler>;
+export type { BackwardCompiler, BackwardPassReport, BackwardReport };
 
 /** Gets the report of each pass; null unless passes are explained. */
 let report: ((pass: BackwardPassReport) => void) | null = null;
-
-/** Captures kept for a compiler; the oldest goes. */
-const MAX_CAPTURES = 64;
 
 /** Whether backward passes are captured here. */
 export function isEnabled(): boolean {
@@ -51,8 +37,11 @@ export function isEnabled(): boolean {
  * forward and the changes of `.grad`, and runs what `compiler` makes of the graph. Later passes of
  * equal nodes, hooks and metadata run the same; JavaScript code of hooks runs at captures only. A
  * plain number that differs from pass to pass becomes an input at its second value, unless a rule
- * of a gradient decides by it. A pass with other hooks is captured again, and `compiler` is called
- * only if its graph differs in more than numbers.
+ * of a gradient decides by it. A pass with other hooks is captured again.
+ *
+ * `compiler` is called once for each graph, of which graphs that differ in numbers only are one.
+ * Captures serve all compilers of a rank, and where two return `compile(module, { backend })` with
+ * one backend, what it compiled serves both: the function may be made anew in each step.
  *
  * The engine itself runs passes that cannot be captured: with `createGraph`, through checkpoints
  * and other hooks of saved tensors, and with hooks that read values; {@link explain} says why. The
@@ -103,17 +92,17 @@ export function explain(fn: () => void): BackwardReport {
   const before = report;
   report = (pass) => passes.push(pass);
   try {
-    enable(
-      (module) =>
-        (...inputs) =>
-          module.run(inputs),
-      fn,
-    );
+    enable(opByOp, fn);
   } finally {
     report = before;
   }
   return reportOf(passes);
 }
+
+const opByOp: BackwardCompiler =
+  (module) =>
+  (...inputs) =>
+    module.run(inputs);
 
 /** Leaves a pass to the engine. */
 function uncompiled(reason: string): undefined {
@@ -126,32 +115,39 @@ function runnerOf(compiler: BackwardCompiler): BackwardRunner {
     if (options.createGraph) return uncompiled('createGraph is true');
     const signature = signatureOf(roots, rootGrads, options);
     if (typeof signature === 'string') return uncompiled(signature);
-    const known = cacheOf(compiler);
-    const metadata = metadataOf(signature.lifts);
-    const similar = known.entries.filter(
-      (each) =>
-        sameStructure(each.structure, signature.structure) &&
-        sameStructure(each.metadata, metadata),
+    const { entry, isReplay } = entryOf(signature, (varying) =>
+      captureBackward(signature, roots, rootGrads, options, varying),
     );
-    let entry = similar.find((each) => differing(each, signature).length === 0);
-    const isReplay = entry !== undefined;
-    if (entry === undefined) {
-      // A number that another pass had another value of becomes an input.
-      const varying = new Set(similar.flatMap((each) => changing(each, signature)));
-      entry = whileCompiling('the graph of a backward pass', () =>
-        newEntry(compiler, signature, metadata, () =>
-          captureBackward(signature, roots, rootGrads, options, [...varying].sort(ascending)),
-        ),
-      );
-      keep(known.entries, entry);
-    }
     const { graph, reason } = entry;
-    if (entry.run === null) return uncompiled(reason as string);
-    report?.({ graph, isReplay, reason: null });
-    const values = valuesOf(entry as RunEntry, signature);
+    if (graph === null) return uncompiled(reason as string);
+    const run = graph.runOf(compiler);
+    report?.({ graph: graph.graph, isReplay, reason: null });
+    const values = valuesOf(run, entry, signature);
     if (!options.retainGraph) for (const node of signature.nodes) node.release();
     return entry.results.map((at) => (at < 0 ? null : exposeOne(values[at] as Tensor)));
   };
+}
+
+/** The entry of a pass, which is captured if there is none. `capture` gets the varying numbers. */
+function entryOf(
+  signature: BackwardSignature,
+  capture: (varying: readonly number[]) => CapturedBackward,
+): { entry: BackwardEntry; isReplay: boolean } {
+  const metadata = metadataOf(signature.lifts);
+  const entries = backwardCache().entries.of(signature.objects);
+  const similar = entries.filter(
+    (each) =>
+      sameStructure(each.structure, signature.structure) && sameStructure(each.metadata, metadata),
+  );
+  const known = similar.find((each) => differing(each, signature).length === 0);
+  if (known !== undefined) return { entry: known, isReplay: true };
+  // A number that another pass had another value of becomes an input.
+  const varying = new Set(similar.flatMap((each) => changing(each, signature)));
+  const entry = whileCompiling('the graph of a backward pass', () =>
+    newEntry(signature, metadata, () => capture([...varying].sort(ascending))),
+  );
+  keep(entries, entry);
+  return { entry, isReplay: false };
 }
 
 const ascending = (a: number, b: number): number => a - b;
@@ -169,17 +165,9 @@ function changing(entry: BackwardEntry, now: BackwardSignature): number[] {
   return [...inputs, ...differing(entry, now)];
 }
 
-/** Adds an item; the oldest goes if there are too many. */
-function keep<T>(list: T[], item: T): void {
-  if (list.length === MAX_CAPTURES) list.shift();
-  list.push(item);
-}
-
-/** An entry that is a graph. */
-type RunEntry = BackwardEntry & { readonly run: BackwardRun };
-
 function valuesOf(
-  { run, numbers, hookNumbers }: RunEntry,
+  run: BackwardRun,
+  { numbers, hookNumbers }: BackwardEntry,
   signature: BackwardSignature,
 ): readonly RunValue[] {
   const { lifts, draws, calls } = signature;
@@ -188,7 +176,6 @@ function valuesOf(
 }
 
 function newEntry(
-  compiler: BackwardCompiler,
   { structure, numbers }: BackwardSignature,
   metadata: readonly unknown[],
   capture: () => CapturedBackward,
@@ -200,40 +187,29 @@ function newEntry(
   } catch (error) {
     if (!(error instanceof CompileError)) throw error;
     const any = numbers.map(() => null);
-    const none = { run: null, hookNumbers: [], results: [], graph: null };
-    return { ...facts, ...none, numbers: any, reason: whyNot(error) };
+    return { ...facts, ...nothing, numbers: any, reason: whyNot(error) };
   }
   const { graph, results, inputs } = captured;
   const fixed = numbers.map(({ value }, at) => (inputs.includes(at) ? null : value.scalarValue));
-  const { run, numbers: hookNumbers } = compiledInFamily(compiler, graph, metadata);
-  return { ...facts, run, hookNumbers, numbers: fixed, results, graph, reason: null };
+  return { ...facts, ...memberOf(graph, metadata), numbers: fixed, results, reason: null };
 }
 
-/** What the compiler makes of a graph, or has made of one that differs in numbers only. */
-function compiledInFamily(
-  compiler: BackwardCompiler,
-  graph: Graph,
-  metadata: readonly unknown[],
-): FamilyRun {
-  const { families } = cacheOf(compiler);
+const nothing = { graph: null, hookNumbers: [], results: [] };
+
+/** What runs for a graph: its own, or that of a family which differs in numbers only. */
+function memberOf(graph: Graph, metadata: readonly unknown[]): FamilyMember {
+  const constants = new Set<object>();
+  for (const { tensor, params } of graph.nodes)
+    addIdentities([tensor, withoutDraw(params)], constants);
+  const families = backwardCache().families.of(constants);
   for (const known of families) {
     if (!sameStructure(known.metadata, metadata)) continue;
-    const found = known.family.runOf(graph);
+    const found = known.family.memberOf(graph);
     if (found !== null) return found;
   }
-  const compile = (module: GraphModule): BackwardRun =>
-    checked(compiler, compiler(module), module.graph);
-  const family = new NumberFamily(graph, compile);
+  const family = new NumberFamily(graph);
   keep(families, { metadata, family });
-  return { run: family.run, numbers: [] };
-}
-
-/** @throws CompileError at the first run, for other results than the graph has */
-function checked(fn: BackwardCompiler, returned: BackwardRun, graph: Graph): BackwardRun {
-  const compiler = { op: 'compiledAutograd', role: 'the compiler', fn };
-  const run = madeBy(compiler, graph.title, returned);
-  const expected = expectedOutputs(graph, () => 'a gradient');
-  return checkedOnce(compiler, graph.title, run, expected);
+  return family.memberOf(graph) as FamilyMember;
 }
 
 /** What no graph can repeat, and where. */

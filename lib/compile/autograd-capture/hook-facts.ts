@@ -16,12 +16,16 @@ export interface HookVisitor {
   made(hook: MadeHook): unknown;
 }
 
+const NONE: readonly unknown[] = [];
+
 /**
  * The hooks in the order in which they run: by identity, those of compiled functions by their
  * graphs, and opaque ones and those of the library by what they do. The reason, if the node has
  * some that cannot be captured.
  */
 export function hookFacts(node: Node, visitor: HookVisitor): readonly unknown[] | string {
+  const accumulated = node instanceof AccumulateGrad ? node.variable.postAccumulateHooks : null;
+  if (!node.isSeen && !accumulated) return NONE;
   const observers = [...(node.observers?.values() ?? [])];
   if (observers.some((observer) => madeHookOf(observer) === undefined))
     return `registerMultiGradHook has a hook on a result of ${node.name} that is not opaque`;
@@ -37,7 +41,7 @@ export function hookFacts(node: Node, visitor: HookVisitor): readonly unknown[] 
     describe(node.preHooks),
     describe(node.postHooks),
     (node.retained ?? []).map((t) => t !== undefined),
-    node instanceof AccumulateGrad ? describe(node.variable.postAccumulateHooks) : null,
+    describe(accumulated),
   ];
 }
 

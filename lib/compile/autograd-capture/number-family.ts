@@ -1,17 +1,14 @@
 /**
  * Passes whose graphs differ in plain numbers only, such as a scale in a hook that each step
- * registers anew. They share what the compiler made of one graph, which gets the numbers as inputs.
+ * registers anew. They share one graph, which gets the numbers as inputs.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Tensor } from '../../core/tensor.js';
 import { withoutDraw } from '../capture/generalise.js';
 import { copyGraph } from '../graph/copy.js';
-import type { RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
-import { GraphModule } from '../graph/graph-module.js';
 import type { Node, Value } from '../graph/node.js';
-
-type Run = (...inputs: readonly RunValue[]) => readonly RunValue[];
+import { BackwardGraph } from './backward-graph.js';
 
 /** A plain number of a graph: an operand of a node, by its position. */
 interface Place {
@@ -19,37 +16,34 @@ interface Place {
   readonly input: number;
 }
 
-/** How a pass runs: the compiled graph, and the numbers behind its other inputs. */
-export interface FamilyRun {
-  readonly run: Run;
-  readonly numbers: readonly Tensor[];
+/** What runs for a pass: a graph, and the numbers behind its other inputs. */
+export interface FamilyMember {
+  readonly graph: BackwardGraph;
+  readonly hookNumbers: readonly Tensor[];
 }
 
 /** Graphs that differ in numbers only. */
 export class NumberFamily {
-  /** The first graph. Compilers may edit what they get. */
-  private readonly graph: Graph;
-  private readonly compile: (module: GraphModule) => Run;
+  private readonly first: Graph;
   private places: readonly Place[] = [];
-  /** What the compiler made of the latest graph. */
-  run: Run;
+  /** The latest graph, with the numbers that differed so far as inputs. */
+  private latest: BackwardGraph;
 
-  constructor(graph: Graph, compile: (module: GraphModule) => Run) {
-    this.graph = copyGraph(graph).graph;
-    this.compile = compile;
-    this.run = compile(new GraphModule(graph));
+  constructor(graph: Graph) {
+    this.first = graph;
+    this.latest = new BackwardGraph(graph);
   }
 
-  /** How a graph of the family runs; null for another graph. */
-  runOf(graph: Graph): FamilyRun | null {
-    const differing = differences(this.graph, graph);
+  /** What runs for a graph of the family; null for another graph. */
+  memberOf(graph: Graph): FamilyMember | null {
+    const differing = differences(this.first, graph);
     if (differing === null) return null;
     const added = differing.filter((at) => !this.places.some((known) => isSame(known, at)));
     if (added.length > 0) {
       this.places = [...this.places, ...added];
-      this.run = this.compile(new GraphModule(withInputs(graph, this.places)));
+      this.latest = new BackwardGraph(withInputs(graph, this.places));
     }
-    return { run: this.run, numbers: this.places.map((at) => numberAt(graph, at)) };
+    return { graph: this.latest, hookNumbers: this.places.map((at) => numberAt(graph, at)) };
   }
 }
 

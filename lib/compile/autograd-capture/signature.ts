@@ -13,7 +13,9 @@ import { Tensor } from '../../core/tensor.js';
 import { endOf } from '../../ops/as-strided.js';
 import { isPlainNumber } from '../capture/number-inputs.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
+import { config } from '../inductor.js';
 import { type HookVisitor, hookFacts } from './hook-facts.js';
+import { addIdentities } from './structure.js';
 
 /** A tensor that a node saved, and what stands for it in a capture. */
 export interface LiftedSave {
@@ -36,6 +38,8 @@ export interface LiftedNumber {
 export interface BackwardSignature {
   /** Compared by value. */
   readonly structure: readonly unknown[];
+  /** What of it is compared by identity: hooks, and objects that nodes and hooks depend on. */
+  readonly objects: ReadonlySet<object>;
   /** The tensors that the pass reads, each once: compared by metadata. */
   readonly lifts: readonly Tensor[];
   /** The random states that gradients use again. */
@@ -65,6 +69,7 @@ export function signatureOf(
   for (const grad of rootGrads) walk.lift(grad);
   const targets = options.captures ?? (options.only === null ? [] : [...options.only]);
   walk.structure.push(
+    config.reorderForComputeCommOverlap,
     roots.map((edge) => walk.place(edge)),
     options.captures === null ? options.only === null : 'captures',
     targets.map((target) => ('node' in target ? walk.place(target) : walk.indexOf(target))),
@@ -74,6 +79,7 @@ export function signatureOf(
 
 class GraphWalk implements BackwardSignature, HookVisitor {
   readonly structure: unknown[] = [];
+  readonly objects = new Set<object>();
   readonly draws: DrawParams[] = [];
   readonly saves: LiftedSave[] = [];
   readonly tensorsWithGrad: Tensor[] = [];
@@ -161,6 +167,8 @@ class GraphWalk implements BackwardSignature, HookVisitor {
     if (facts.saved.some((saved) => saved.hasHooks))
       return `savedTensorsHooks or a checkpoint keep what ${node.name} saved`;
     this.structure.push(node.constructor, node.name, node.numOutputs, facts.facts, hooks);
+    addIdentities(facts.facts, this.objects);
+    addIdentities(hooks, this.objects);
     this.structure.push(node.edges.map((edge) => (edge ? this.place(edge) : null)));
     this.structure.push(facts.saved.length, facts.draws.length);
     for (const draw of facts.draws) this.draw(draw);

@@ -20,6 +20,16 @@ export function sameStructure(a: unknown, b: unknown): boolean {
   );
 }
 
+/** Adds what {@link sameStructure} compares by identity, in the order in which it stands there. */
+export function addIdentities(value: unknown, to: Set<object>): void {
+  if (typeof value === 'function') to.add(value);
+  if (typeof value !== 'object' || value === null) return;
+  if (Array.isArray(value)) for (const item of value) addIdentities(item, to);
+  else if (!(value instanceof Tensor) && isPlain(value))
+    for (const name of Object.keys(value)) addIdentities(value[name], to);
+  else to.add(value);
+}
+
 /**
  * The metadata of tensors, and which of them share memory. Equal metadata makes a graph of one pass
  * right for the other.

@@ -97,7 +97,7 @@ class HookRecorder extends Recorder {
     if (this.assignedGrads.has(t) || (this.known.has(t) && t.gradTensor !== null)) return;
     if (t !== this.accumulated) this.unsupported('the .grad of another tensor was read in a hook');
     this.assignedGrads.add(t);
-    t.gradTensor = gradientLike(t);
+    t.gradTensor = gradientLike(t, t.gradDtype);
     const node = this.addEffect('readGrad', {
       inputs: [this.valueOf(t)],
       metas: [metaOf(t.gradTensor)],

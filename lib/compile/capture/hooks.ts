@@ -115,8 +115,8 @@ function argumentsOf(
 }
 
 /** A fake gradient of a tensor. */
-export function gradientLike(t: Tensor): Tensor {
-  const { shape, dtype, device } = heldOf(t);
+export function gradientLike(t: Tensor, dtype = t.dtype): Tensor {
+  const { shape, device } = heldOf(t);
   const local = fakeTensor({ shape, strides: null, dtype, device });
   return t.sharding === null ? local : t.sharding.gradient(local);
 }

@@ -6,7 +6,6 @@ import { type GradMode, gradMode } from '../../autograd/grad-mode.js';
 import { aliasOf } from '../../core/alias-of.js';
 import { isAsynchronous } from '../../core/asynchronous.js';
 import type { MemoryFact } from '../../core/backend.js';
-import { callSite } from '../../core/call-site.js';
 import type { CompileError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
 import type { DrawParams } from '../../core/random.js';
@@ -28,9 +27,9 @@ import { Draws } from './draws.js';
 import { Epilogue } from './epilogue.js';
 import type { PendingHook } from './hooks.js';
 import { KnownTensors } from './known-tensors.js';
-import { ModulePaths } from './module-paths.js';
 import { cancelled, refusal } from './refusals.js';
 import { Regions } from './regions.js';
+import { Sites } from './sites.js';
 import { VersionReads } from './versions.js';
 import { Waits } from './waits.js';
 
@@ -87,7 +86,7 @@ export class Recorder {
   readonly draws: Draws;
   /** The parts of the graph that backward computes again. */
   readonly regions = new Regions();
-  private readonly paths = new ModulePaths();
+  private readonly sites = new Sites();
   private readonly waits = new Waits();
   /** The distributed tensors that are inputs of a lowered graph. */
   readonly wholes = new WholeInputs();
@@ -232,7 +231,7 @@ export class Recorder {
   }
 
   private place(): NodeOrigin {
-    return { site: callSite(), path: this.paths.ofCurrentModule() };
+    return this.sites.find(this.level === 'backward' || this.inBackward);
   }
 
   /**

@@ -2,6 +2,7 @@
 import { Dependencies } from '../graph/dependencies.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value } from '../graph/node.js';
+import { isWait, startsCommunication } from '../graph/traits.js';
 import { bytesOf } from '../partition/memory.js';
 import type { NodeValue } from '../partition/value-map.js';
 
@@ -18,18 +19,30 @@ export interface HeldMemory {
   readonly isKept: boolean;
 }
 
-/**
- * All memory of a graph, by the first values in it.
- *
- * @param donated - the inputs that are freed after the last node that needs them
- */
-export function heldMemory(graph: Graph, donated: ReadonlySet<Node> = new Set()): HeldMemory[] {
+/** How {@link heldMemory} counts. */
+export interface HeldOptions {
+  /** The inputs that are freed after the last node that needs them. */
+  readonly donated?: ReadonlySet<Node>;
+  /** What a collective reads is held until its wait, as on GPUs, and not only until it starts. */
+  readonly untilWaits?: boolean;
+}
+
+/** All memory of a graph, by the first values in it. */
+export function heldMemory(
+  graph: Graph,
+  { donated = new Set(), untilWaits = false }: HeldOptions = {},
+): HeldMemory[] {
+  const users = graph.allUsers();
   const dependencies = new Dependencies(graph);
   const held = new Map<object, HeldMemory & { nodes: Node[]; isKept: boolean }>();
   const blockOf = (value: Value) =>
     'node' in value ? held.get(dependencies.memoryOf(value)) : undefined;
   for (const node of graph.nodes) {
-    for (const value of node.reads) blockOf(value)?.nodes.push(node);
+    const readers =
+      untilWaits && startsCommunication(node)
+        ? [node, ...(users.get(node) as Node[]).filter(isWait)]
+        : [node];
+    for (const value of node.reads) blockOf(value)?.nodes.push(...readers);
     for (const [output, meta] of node.metas.entries()) {
       const value = { node, output };
       const known = blockOf(value);

@@ -98,6 +98,8 @@ interface CollectiveParams {
   readonly inputRows?: readonly number[];
   readonly outputRows?: readonly number[];
   readonly root?: number;
+  /** The dim of the rows; 0 by default. */
+  readonly dim?: number;
 }
 
 /** How {@link communicationWork} reads a node. */
@@ -117,10 +119,10 @@ export function communicationWork(
 ): CommunicationWork {
   if (!isCollective(node)) return workOfProgram(node, waits);
   const params = node.params as CollectiveParams;
-  const { group, rows, inputRows, outputRows, root } = params;
+  const { group, rows, inputRows, outputRows, root, dim = 0 } = params;
   const [input] = standIns(node) as [Tensor];
   const size = ranks ?? group.size;
-  const rowSize = numelOf(input.shape.slice(1));
+  const rowSize = numelOf(input.shape.filter((_, i) => i !== dim));
   const counts = (list: readonly number[] | undefined): { counts: number[] } | object =>
     list === undefined ? {} : { counts: resized(list, size).map((n) => n * rowSize) };
   const call = {

@@ -1,5 +1,6 @@
 /** Which calls one kernel can compute together, and what they read. */
 import type { Device } from '../../core/device.js';
+import { currentRuntime, kernelLoading } from '../../core/rank-runtime.js';
 import { isContiguousLayout, numelOf, type Shape, sameShape } from '../../core/shape.js';
 import { nativeCall, prepareDevice, writer } from '../../eager/submit.js';
 import { catOp } from '../../ops/join.js';
@@ -14,12 +15,38 @@ import {
 } from '../graph/traits.js';
 import { standIn } from '../partition/memory.js';
 import type { NodeValue } from '../partition/value-map.js';
+import { fusionThreshold } from './threshold.js';
 
-/** Whether the backend of a device has the kernel of fused calls. */
-export function canFuseOn(device: Device): boolean {
-  if (device.type === 'meta') return false;
+/** Why no calls are fused on a device; null if they are. */
+export function whyNotFusedOn(device: Device): string | null {
+  if (device.type === 'meta') return 'the meta device computes nothing';
+  if (!loadsKernels(device))
+    return (
+      'ranks of this process have a GPU each, and CUDA would wait for the collectives of all to ' +
+      'load a fused kernel. Run each rank in a process of its own'
+    );
   prepareDevice(device);
-  return nativeCall(() => writer.addon.canFuse(device.code), 'canFuse');
+  return nativeCall(() => writer.addon.canFuse(device.code), 'canFuse')
+    ? null
+    : `no kernels can be compiled for ${device}: \`npx shardwise doctor\` says why`;
+}
+
+function loadsKernels(device: Device): boolean {
+  if (device.type === 'cuda' && kernelLoading.hasEnded) return false;
+  return currentRuntime().world.loadsKernels(device);
+}
+
+/** Whether a fused call is faster than calls one by one, over the elements of the node. */
+export function isWorthFusing({ metas }: Node): boolean {
+  const [meta] = metas;
+  if (meta?.device.type !== 'cpu') return true;
+  return numelOf(meta.shape) >= fusionThreshold.leastOnCpu;
+}
+
+/** Whether a kernel that reads elements may as well compute them again. */
+export function isCheapToRepeat({ op, metas: [meta] }: Node): boolean {
+  const cost = op?.pointwise?.cost;
+  return meta?.device.type !== 'cpu' || (cost !== 'vector' && cost !== 'libm');
 }
 
 /**

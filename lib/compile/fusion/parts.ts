@@ -5,6 +5,7 @@
  */
 import { contiguousStrides, isContiguousLayout, sameShape } from '../../core/shape.js';
 import { copyOp } from '../../ops/copy.js';
+import { catOp } from '../../ops/join.js';
 import { sliceOp } from '../../ops/window.js';
 import { eliminateDeadCode } from '../graph/eliminate.js';
 import type { Graph } from '../graph/graph.js';
@@ -16,6 +17,7 @@ import { joinWrittenParts } from './written-parts.js';
 
 /** Rewrites a graph of local ops so that more of its calls can be fused. */
 export function prepareParts(graph: Graph, canFuse: (node: Node) => boolean): void {
+  if (!graph.nodes.some(({ op }) => op === catOp || op === sliceOp)) return;
   joinWrittenParts(graph);
   convertJoinedParts(graph, canFuse);
   convertSlices(graph, canFuse);

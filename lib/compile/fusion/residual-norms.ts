@@ -8,6 +8,7 @@ import { addRmsNormOp } from '../../ops/add-rms-norm.js';
 import { addLayerNormOp, layerNormOp } from '../../ops/layer-norm.js';
 import { addOp } from '../../ops/pointwise-binary.js';
 import { rmsNormOp } from '../../ops/rms-norm.js';
+import { eliminateDeadCode } from '../graph/eliminate.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value, ValueMeta } from '../graph/node.js';
 import type { NodeValue } from '../partition/value-map.js';
@@ -23,6 +24,7 @@ interface Pair {
 
 /** Joins the pairs of a graph of local ops. The norms read the sums as they are rounded. */
 export function joinResidualNorms(graph: Graph, canFuse: (node: Node) => boolean): void {
+  if (!graph.nodes.some(isNorm)) return;
   const users = graph.allUsers();
   const places = new Map<Node, readonly [position: number, region: number]>();
   let region = 0;
@@ -39,11 +41,14 @@ export function joinResidualNorms(graph: Graph, canFuse: (node: Node) => boolean
     joined.add(pair.sum);
     join(graph, pair);
   }
+  if (joined.size > 0) eliminateDeadCode(graph);
 }
+
+const isNorm = ({ op }: Node): boolean => op === rmsNormOp || op === layerNormOp;
 
 function pairOf(norm: Node, users: ReadonlyMap<Node, readonly Node[]>): Pair | null {
   const [value] = norm.inputs;
-  if ((norm.op !== rmsNormOp && norm.op !== layerNormOp) || norm.into !== null) return null;
+  if (!isNorm(norm) || norm.into !== null) return null;
   if (value === undefined || 'number' in value) return null;
   const { node: sum } = value;
   const { alpha } = sum.params as { alpha?: number };

@@ -53,76 +53,84 @@ export class ModuleOfNode {
   }
 }
 
+/** What calls of a graph run, as the graph was when it was compiled. */
+interface CompiledForm {
+  readonly graph: Graph;
+  readonly numbered: NumberedSteps;
+  readonly steps: readonly Step[];
+  readonly placeholders: readonly number[];
+  readonly results: readonly number[];
+  readonly initial: readonly RunValue[];
+  /** The regions that backward computes again, by their first steps. */
+  readonly regions: ReadonlyMap<number, Region>;
+  /** What a graph of local ops frees after each step; null where the tape may hold values. */
+  readonly dropped: readonly (readonly number[])[] | null;
+  readonly text: string;
+  /** What calls of a dynamic graph run; null for a graph of fixed shapes. */
+  readonly specialised: BySizes<GraphModule> | null;
+}
+
 /**
  * A graph that can be called. Edits take effect at {@link GraphModule.recompile}.
  *
  * @see PyTorch `torch.fx.GraphModule`
  */
 export class GraphModule {
-  /** The graph that calls run. Edits take effect at {@link recompile}. */
-  readonly graph: Graph;
   private readonly layer: Layer;
-  private steps: readonly Step[] = [];
-  private placeholders: readonly number[] = [];
-  private results: readonly number[] = [];
-  private initial: readonly RunValue[] = [];
-  /** The regions that backward computes again, by their first steps. */
-  private regions: ReadonlyMap<number, Region> = new Map();
-  /** What a graph of local ops frees after each step; null where the tape may hold values. */
-  private dropped: readonly (readonly number[])[] | null = null;
-  private text = '';
-  private numbered: NumberedSteps | null = null;
-  /** What calls of a dynamic graph run; null for a graph of fixed shapes. */
-  private specialised: BySizes<GraphModule> | null = null;
+  private readonly source: Graph | (() => Graph);
+  private form: CompiledForm | null = null;
 
-  /** `layer`: where calls enter the dispatcher; above autograd by default. */
-  constructor(graph: Graph, layer: Layer = belowEntry) {
-    this.graph = graph;
+  /**
+   * `graph`: a function is called when the module is first looked at or run. `layer`: where calls
+   * enter the dispatcher; above autograd by default.
+   */
+  constructor(graph: Graph | (() => Graph), layer: Layer = belowEntry) {
+    this.source = graph;
     this.layer = layer;
-    this.recompile();
+    if (typeof graph !== 'function') this.form = compiledForm(graph, layer);
+  }
+
+  /** The graph that calls run. Edits take effect at {@link recompile}. */
+  get graph(): Graph {
+    return this.compiled.graph;
   }
 
   /** The compiled form as text. */
   get code(): string {
-    return this.text;
+    return this.compiled.text;
+  }
+
+  /** Whether anybody has looked at the graph or run it. @internal */
+  get isUsed(): boolean {
+    return this.form !== null;
+  }
+
+  private get compiled(): CompiledForm {
+    const { source } = this;
+    this.form ??= compiledForm(typeof source === 'function' ? source() : source, this.layer);
+    return this.form;
   }
 
   /** What a run executes, as text. @internal */
   get kernelCode(): string {
-    const { title } = this.graph;
-    const calls = `${this.steps.length} calls op by op`;
-    return kernelText(
-      `${title === '' ? 'a graph' : title}: ${calls}`,
-      this.numbered as NumberedSteps,
-    );
+    const { graph, numbered } = this.compiled;
+    const calls = `${numbered.steps.length} calls op by op`;
+    return kernelText(`${graph.title === '' ? 'a graph' : graph.title}: ${calls}`, numbered);
   }
 
   /**
    * Applies edits of the graph. @throws CompileError if a node uses a later one
    */
   recompile(): void {
-    lint(this.graph);
-    const numbered = numberedSteps(this.graph);
-    const { steps, placeholders, results, initial } = numbered;
-    this.numbered = numbered;
-    this.steps = steps;
-    this.placeholders = placeholders;
-    this.results = results;
-    this.initial = initial;
-    this.regions = regionsOf(steps, results, (at) => initial[at] !== null);
-    this.dropped = this.layer === belowDTensor ? droppedAfter(numbered) : null;
-    this.text = this.graph.toString();
-    const { symbols } = this.graph;
-    this.specialised = symbols.length === 0 ? null : new BySizes(symbols);
+    this.form = compiledForm(this.graph, this.layer);
   }
 
   /** The graph at the sizes of these inputs; itself, if its shapes are fixed. @internal */
   specialisedFor(inputs: readonly RunValue[]): GraphModule {
+    const { specialised, graph } = this.compiled;
     return (
-      this.specialised?.of(
-        inputs,
-        (sizes) => new GraphModule(copyAtSizes(this.graph, sizes), this.layer),
-      ) ?? this
+      specialised?.of(inputs, (sizes) => new GraphModule(copyAtSizes(graph, sizes), this.layer)) ??
+      this
     );
   }
 
@@ -137,40 +145,43 @@ export class GraphModule {
 
   /** As {@link forward}, for graphs whose inputs and results are not all tensors. @internal */
   run(inputs: readonly RunValue[]): RunValue[] {
-    if (inputs.length !== this.placeholders.length)
+    const { compiled } = this;
+    const { placeholders } = compiled;
+    if (inputs.length !== placeholders.length)
       throw new CompileError(
-        `a graph with ${this.placeholders.length} inputs was called with ${inputs.length}`,
-        { expected: this.placeholders.length, given: inputs.length },
+        `a graph with ${placeholders.length} inputs was called with ${inputs.length}`,
+        { expected: placeholders.length, given: inputs.length },
       );
-    if (this.specialised !== null) return this.specialisedFor(inputs).run(inputs);
+    if (compiled.specialised !== null) return this.specialisedFor(inputs).run(inputs);
     if (graphWatch.current !== null && layers.backend.capture === null) graphWatch.current(this);
-    const values = this.initial.slice();
-    for (let i = 0; i < this.placeholders.length; i++)
-      values[this.placeholders[i] as number] = inputs[i] as RunValue;
-    this.runSteps(0, this.steps.length, values);
-    return this.results.map((at) => values[at] as RunValue);
+    const values = compiled.initial.slice();
+    for (let i = 0; i < placeholders.length; i++)
+      values[placeholders[i] as number] = inputs[i] as RunValue;
+    this.runSteps(compiled, 0, compiled.steps.length, values);
+    return compiled.results.map((at) => values[at] as RunValue);
   }
 
-  private runSteps(start: number, end: number, values: RunValue[]): void {
+  private runSteps(compiled: CompiledForm, start: number, end: number, values: RunValue[]): void {
+    const { steps, regions } = compiled;
     const outer = gradMode();
     let mode = outer;
     const captures = layers.backend.capture !== null;
     const { modules } = callContext;
     const watch = stepWatch.current;
-    const hasRegions = this.regions.size > 0 && !captures;
-    const dropped = captures ? null : this.dropped;
+    const hasRegions = regions.size > 0 && !captures;
+    const dropped = captures ? null : compiled.dropped;
     try {
       for (let i = start; i < end; i++) {
-        const step = this.steps[i] as Step;
+        const step = steps[i] as Step;
         const wanted = step.node.mode ?? outer;
         if (wanted !== mode) {
           setGradMode(wanted);
           mode = wanted;
         }
         if (captures) replay(step.node, modules);
-        const region = hasRegions ? this.regions.get(i) : undefined;
+        const region = hasRegions ? regions.get(i) : undefined;
         if (region !== undefined) {
-          this.runRegion(i + 1, region, values);
+          this.runRegion(compiled, i + 1, region, values);
           i = region.end - 1;
         } else if (watch === null) runStep(step, values, this.layer);
         else watch.around([step], values, () => runStep(step, values, this.layer));
@@ -184,19 +195,42 @@ export class GraphModule {
   }
 
   /** Runs a region by the function that runs it again in backward. That keeps the inputs only. */
-  private runRegion(start: number, region: Region, values: RunValue[]): void {
+  private runRegion(
+    compiled: CompiledForm,
+    start: number,
+    region: Region,
+    values: RunValue[],
+  ): void {
     const { end, inputs, outputs, params } = region;
-    const { initial } = this;
+    const { initial } = compiled;
     const body = (...given: readonly unknown[]): readonly unknown[] => {
       const own = initial.slice();
       for (let i = 0; i < inputs.length; i++) own[inputs[i] as number] = given[i] as RunValue;
-      this.runSteps(start, end, own);
+      this.runSteps(compiled, start, end, own);
       return outputs.map((at) => own[at]);
     };
     const given = inputs.map((at) => values[at]);
     const made = params.run(body, given, params.settings, drawsAgain());
     for (let i = 0; i < outputs.length; i++) values[outputs[i] as number] = made[i] as RunValue;
   }
+}
+
+function compiledForm(graph: Graph, layer: Layer): CompiledForm {
+  lint(graph);
+  const numbered = numberedSteps(graph);
+  const { steps, placeholders, results, initial } = numbered;
+  return {
+    graph,
+    numbered,
+    steps,
+    placeholders,
+    results,
+    initial,
+    regions: regionsOf(steps, results, (at) => initial[at] !== null),
+    dropped: layer === belowDTensor ? droppedAfter(numbered) : null,
+    text: graph.toString(),
+    specialised: graph.symbols.length === 0 ? null : new BySizes(graph.symbols),
+  };
 }
 
 /** Sets what a capture that records the run of a node takes over from it. */

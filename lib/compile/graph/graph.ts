@@ -119,10 +119,11 @@ export class Graph {
 
   /** Takes a name, so that no new node gets it. @internal */
   reserveName(name: string): void {
-    const [, base = name, number] = /^(.*?)(?:_(\d+))?$/.exec(name) ?? [];
-    const next = number === undefined ? 1 : Number(number) + 1;
+    const at = numberAt(name);
+    const base = at < 0 ? name : name.slice(0, at);
+    const next = at < 0 ? 1 : Number(name.slice(at + 1)) + 1;
     this.names.set(base, Math.max(this.names.get(base) ?? 0, next));
-    if (number !== undefined) this.names.set(name, Math.max(this.names.get(name) ?? 0, 1));
+    if (at >= 0) this.names.set(name, Math.max(this.names.get(name) ?? 0, 1));
   }
 
   /** The graph as text, one line for each node. */
@@ -143,6 +144,15 @@ export class Graph {
     return drawGraph(this, this.title);
   }
 }
+
+/** Where the number of a name such as `mul_3` begins, with its underscore; -1 without a number. */
+function numberAt(name: string): number {
+  let at = name.length - 1;
+  while (at > 0 && isDigit(name.charCodeAt(at))) at--;
+  return at < name.length - 1 && name[at] === '_' ? at : -1;
+}
+
+const isDigit = (code: number): boolean => code >= 48 && code <= 57;
 
 /** @throws CompileError for what stands for no value */
 function valueOf(given: Value | Node): Value {

@@ -13,7 +13,8 @@ const NONE: Updated = new Map();
 
 /**
  * The commands of a graph in order. Results are buffers with numbers; views stand where they are
- * read; a call that overwrites an operand ends in `_`. `first` is the line above.
+ * read; a call that writes into memory that is there ends in `_`, and names that first. `first` is
+ * the line above.
  */
 export function kernelText(first: string, graph: NumberedSteps, updated: Updated = NONE): string {
   const text = new KernelText(graph, updated);
@@ -54,7 +55,7 @@ class KernelText {
     }
     const overwritten = step.into >= 0 ? step.into : (this.updated.get(step) ?? -1);
     const isInPlace = overwritten >= 0;
-    if (step.into >= 0) operands.unshift(this.of(step.into));
+    if (isInPlace) operands.unshift(this.of(overwritten));
     const call = `${nameOf(step)}${isInPlace ? '_' : ''}(${operands.join(', ')})`;
     const params = [
       ...paramsOf(node.params),

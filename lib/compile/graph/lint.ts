@@ -11,23 +11,26 @@ import type { Node, Value } from './node.js';
 export function lint(graph: Graph): void {
   const seen = new Set<Node>();
   const names = new Set<string>();
-  const check = (value: Value, user: string, origin: string): void => {
+  const check = (value: Value, user: Node | null): void => {
     if ('number' in value) return;
     const { node, output } = value;
+    const name = (): string => (user === null ? 'the result' : `node %${user.name}`);
+    const origin = (): string => (user === null ? '' : originText(user));
     if (!seen.has(node))
       throw new CompileError(
-        `${user} uses %${node.name}, which does not come before it${origin}. Move the use ` +
+        `${name()} uses %${node.name}, which does not come before it${origin()}. Move the use ` +
           'behind it, or give it another input.',
         { node: node.name },
       );
     if (output >= Math.max(1, node.metas.length))
       throw new CompileError(
-        `${user} uses output ${output} of %${node.name}, which has ${node.metas.length}${origin}`,
+        `${name()} uses output ${output} of %${node.name}, which has ` +
+          `${node.metas.length}${origin()}`,
         { node: node.name, output },
       );
   };
   for (const node of graph.nodes) {
-    for (const value of node.reads) check(value, `node %${node.name}`, originText(node));
+    for (const value of node.reads) check(value, node);
     if (names.has(node.name))
       throw new CompileError(`two nodes are named %${node.name}${originText(node)}`, {
         node: node.name,
@@ -35,7 +38,7 @@ export function lint(graph: Graph): void {
     names.add(node.name);
     seen.add(node);
   }
-  for (const value of graph.outputs) check(value, 'the result', '');
+  for (const value of graph.outputs) check(value, null);
 }
 
 /** Where a node comes from, for errors. @internal */

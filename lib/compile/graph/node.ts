@@ -127,8 +127,9 @@ export class Node {
   }
 
   /** The values that the node reads: the one it writes into, its draw, its inputs. */
-  get reads(): Value[] {
+  get reads(): readonly Value[] {
     const { into, draw, inputs } = this;
+    if (into === null && draw === null) return inputs;
     return [
       ...(into === null ? [] : [into]),
       ...inputs,

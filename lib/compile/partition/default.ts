@@ -1,5 +1,5 @@
 /** The partition that eager mode has: forward computes what the function does, and no more. */
-import { extract } from './extract.js';
+import { type BackwardPlan, extract, planBackward } from './extract.js';
 import { type Halves, halvesOf, type JointGraph, type Partition } from './joint-graph.js';
 import { Memory } from './memory.js';
 import { RecomputeTags } from './recomputable.js';
@@ -23,17 +23,18 @@ import { RecomputeTags } from './recomputable.js';
 export function defaultPartition(joint: JointGraph): Partition {
   const halves = halvesOf(joint);
   const memory = new Memory(joint.graph, joint.shared);
-  return extractAsTagged(joint, halves, memory, new RecomputeTags(halves.forward, memory));
+  const tags = new RecomputeTags(halves.forward, memory);
+  return extract(joint, halves, planAsTagged(joint, halves, memory, tags));
 }
 
 /** Saves all but what tags say. @internal */
-export function extractAsTagged(
+export function planAsTagged(
   joint: JointGraph,
   halves: Halves,
   memory: Memory,
   tags: RecomputeTags,
-): Partition {
-  return extract(joint, halves, memory, {
+): BackwardPlan {
+  return planBackward(joint, halves, memory, {
     saves: (value) => tags.crosses(value) || !tags.isRecomputed(value.node),
     savesEarly: () => false,
   });

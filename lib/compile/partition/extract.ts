@@ -25,16 +25,9 @@ export interface Choice {
   savesEarly(value: NodeValue): boolean;
 }
 
-/** Makes the partition. @throws CompileError if backward would repeat an effect @internal */
-export function extract(
-  joint: JointGraph,
-  halves: Halves,
-  memory: Memory,
-  choice: Choice,
-): Partition {
-  const plan = planBackward(joint, halves, memory, choice);
-  const others = plan.saved.filter((value) => !isTensor(value));
-  const saved = [...plan.saved.filter(isTensor), ...others];
+/** Makes the partition of a plan. @internal */
+export function extract(joint: JointGraph, halves: Halves, plan: BackwardPlan): Partition {
+  const { saved } = plan;
   return {
     forward: forwardGraph(joint, halves, saved),
     backward: backwardGraph(joint, plan, saved),
@@ -47,9 +40,10 @@ export function isTensor({ node, output }: NodeValue): boolean {
   return node.metas[output] !== undefined;
 }
 
-/** What backward computes in which order, and what it gets. */
-interface BackwardPlan {
+/** What backward computes in which order, and what it gets. @internal */
+export interface BackwardPlan {
   readonly nodes: readonly Node[];
+  /** Tensors before others. */
   readonly saved: readonly NodeValue[];
   /** The tensor that an in-place call of forward returned, before the call. */
   readonly settled: (value: NodeValue) => NodeValue;
@@ -58,8 +52,11 @@ interface BackwardPlan {
 /**
  * Walks back from the gradients. A node of forward that backward computes again stands directly
  * before the first node that needs it, so that its memory is short-lived.
+ *
+ * @throws CompileError if backward would repeat an effect
+ * @internal
  */
-function planBackward(
+export function planBackward(
   joint: JointGraph,
   { forward, backward }: Halves,
   memory: Memory,
@@ -100,7 +97,9 @@ function planBackward(
     for (const value of node.reads) use(value, at);
   }
   const nodes = inOrder([...forward, ...backward], backward, due);
-  return { nodes, saved: inGraphOrder(saved.keys, memory), settled };
+  const inputs = inGraphOrder(saved.keys, memory);
+  const others = inputs.filter((value) => !isTensor(value));
+  return { nodes, saved: [...inputs.filter(isTensor), ...others], settled };
 }
 
 function inOrder(

@@ -4,10 +4,13 @@
  */
 
 import { optionsOf } from '../../core/options.js';
+import { isCheapToRepeat, isWorthFusing } from '../fusion/candidates.js';
+import { fusingDevices } from '../fusion/fuse.js';
 import type { Node } from '../graph/node.js';
-import { extractAsTagged } from './default.js';
-import { extract, isTensor } from './extract.js';
-import { halvesOf, type JointGraph, type Partition } from './joint-graph.js';
+import { isElementwise } from '../graph/traits.js';
+import { planAsTagged } from './default.js';
+import { extract, isTensor, planBackward } from './extract.js';
+import { type Halves, halvesOf, type JointGraph, type Partition } from './joint-graph.js';
 import { lateReaders } from './late-readers.js';
 import { bytesOf, Memory } from './memory.js';
 import { isCostlyBesideFused, RecomputeTags } from './recomputable.js';
@@ -47,40 +50,50 @@ export function minCutRematerializationPartition(
   options: MinCutOptions = {},
 ): Partition {
   const { parameters = [] } = optionsOf('minCutRematerializationPartition', options, 'parameters');
-  return minCut(joint, new Set(parameters));
+  return minCut(joint, halvesOf(joint), new Set(parameters));
 }
 
 /**
- * The same for compilers that fuse pointwise calls: backward computes these and views again, and
- * nothing that has a kernel of its own.
+ * The same for compilers that fuse pointwise calls: backward computes views again and those calls
+ * that are fused and cheap, and nothing that has a kernel of its own.
  *
  * @internal
  */
 export function minCutOfFused(joint: JointGraph): Partition {
-  const late = lateReaders(halvesOf(joint).forward);
-  return minCut(joint, new Set(), (node) => isCostlyBesideFused(node) || late.has(node));
+  const halves = halvesOf(joint);
+  const late = lateReaders(halves.forward);
+  const hasKernels = fusingDevices();
+  const isCheap = (node: Node): boolean =>
+    !isElementwise(node) || (isWorthFusing(node) && isCheapToRepeat(node) && hasKernels(node));
+  return minCut(
+    joint,
+    halves,
+    new Set(),
+    (node) => isCostlyBesideFused(node) || !isCheap(node) || late.has(node),
+  );
 }
 
 function minCut(
   joint: JointGraph,
+  halves: Halves,
   free: ReadonlySet<Node>,
   costs?: (node: Node) => boolean,
 ): Partition {
-  const halves = halvesOf(joint);
   const memory = new Memory(joint.graph, joint.shared);
   const tags = new RecomputeTags(halves.forward, memory, costs);
   const values = cheapestValues(joint, halves, memory, tags, free);
-  const smallest = extract(joint, halves, memory, {
+  const smallest = planBackward(joint, halves, memory, {
     saves: (value) =>
       values.saved.has(value) || tags.crosses(value) || !values.considered.has(value.node),
     savesEarly: (value) => values.saved.has(value),
   });
-  const all = extractAsTagged(joint, halves, memory, tags);
-  return savedBytes(smallest, free) <= savedBytes(all, free) ? smallest : all;
+  const all = planAsTagged(joint, halves, memory, tags);
+  const isSmaller = savedBytes(smallest, free) <= savedBytes(all, free);
+  return extract(joint, halves, isSmaller ? smallest : all);
 }
 
 /** The bytes that backward gets, without those of parameters. @internal */
-export function savedBytes({ saved }: Partition, free: ReadonlySet<Node>): number {
+export function savedBytes({ saved }: Pick<Partition, 'saved'>, free: ReadonlySet<Node>): number {
   let sum = 0;
   for (const value of saved) {
     const meta = value.node.metas[value.output];

@@ -4,6 +4,7 @@
  */
 import { type Device, type DeviceType, deviceByCode } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
+import { kernelLoading } from '../../core/rank-runtime.js';
 import { nativeCall, newStream, prepareDevice, writer } from '../../eager/submit.js';
 import { findLibrary, type LibrarySearch, libraryNamed } from '../../native/libraries.js';
 import type { BackendName, Engine, EngineFactory, GroupPlan } from './engine.js';
@@ -68,6 +69,7 @@ export function withDevices(host: EngineFactory, options: DeviceOptions): Engine
   };
   return Object.assign(make, {
     splits: (device: Device) => splits(device, options),
+    loadsKernels: (device: Device) => options.sharesProcess !== true || !splits(device, options),
     backendFor,
     ...(publish === undefined ? {} : { publish }),
   });
@@ -191,6 +193,7 @@ class NcclEngine extends NativeEngine {
 
   static join(options: NcclOptions, plan: GroupPlan): NcclEngine {
     const { timeoutMs, sharesProcess } = options;
+    kernelLoading.hasEnded ||= sharesProcess;
     return NcclEngine.create(options, plan, (rendezvous, stream) =>
       writer.addon.joinDevices(
         rendezvous,

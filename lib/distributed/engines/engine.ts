@@ -97,6 +97,8 @@ export interface EngineFactory {
    * subgroups one by one.
    */
   splits?(device: Device): boolean;
+  /** Optional. Whether kernels may be loaded onto the device while ranks run; true by default. */
+  loadsKernels?(device: Device): boolean;
   /**
    * Optional. Publishes a group creation to the other ranks, without blocking. If two ranks create
    * the group of different ranks, the later one throws.

@@ -83,9 +83,10 @@ export function enterWorld(plan: WorldPlan): RankContext {
 
 /** The hooks of a rank's runtime for waits and failures: see {@link RankWorld}. */
 function worldOf(context: RankContext): RankWorld {
-  const { rank, pending, creationLog } = context;
+  const { rank, pending, creationLog, factory } = context;
   return {
     isShared: pending !== null,
+    loadsKernels: (device) => factory.loadsKernels?.(device) ?? true,
     checkWait: (op) => pending?.check(rank, op),
     afterFailure(stream) {
       // The stream may have new work, if the failure was observed on another one before.

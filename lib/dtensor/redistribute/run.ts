@@ -4,7 +4,9 @@
  */
 import { withPurpose } from '../../core/call-context.js';
 import { chunkOf, chunksOf } from '../../core/chunks.js';
+import type { CollectiveGroup } from '../../core/collective.js';
 import type { AnyOp } from '../../core/op.js';
+import type { ReduceOpName } from '../../core/placement.js';
 import { numelOf } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { DeviceMesh } from '../../distributed/device-mesh/device-mesh.js';
@@ -13,6 +15,7 @@ import {
   allGatherRows,
   allReduceTensor,
   allToAllRows,
+  communicatesAlong,
   reduceScatterRows,
 } from '../../ops/collectives.js';
 import { cat } from '../../ops/join.js';
@@ -149,6 +152,29 @@ function localChunk(
 const chunkSizes = (size: number, ranks: number): number[] =>
   chunksOf(size, ranks).map((chunk) => chunk.size);
 
+/** Gathers along a dim. @internal */
+export function gatherAlong(
+  t: Tensor,
+  dim: number,
+  sizes: readonly number[],
+  group: CollectiveGroup,
+): Tensor {
+  if (communicatesAlong(t, dim, sizes)) return allGatherRows(t, sizes, group, dim);
+  return alongRows(t, dim, (rows) => allGatherRows(rows, sizes, group));
+}
+
+/** Reduces, and returns this rank's shard along a dim. @internal */
+export function reduceScatterAlong(
+  t: Tensor,
+  reduceOp: ReduceOpName,
+  dim: number,
+  sizes: readonly number[],
+  group: CollectiveGroup,
+): Tensor {
+  if (communicatesAlong(t, dim, sizes)) return reduceScatterRows(t, reduceOp, sizes, group, dim);
+  return alongRows(t, dim, (rows) => reduceScatterRows(rows, reduceOp, sizes, group));
+}
+
 /** Collectives work along dim 0, so another dim is transposed to the front. @internal */
 export function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor): Tensor {
   if (dim === 0) return run(t);
@@ -161,9 +187,10 @@ function gatherShards(
   { mesh, coordinate, spec, meshDims }: Stage,
 ): Tensor {
   const { sizes, order } = groupShards(spec, coordinate, meshDims, dim);
+  const group = mesh.groupAcross(meshDims);
+  if (order === null) return gatherAlong(t, dim, sizes, group);
   return alongRows(t, dim, (rows) => {
-    const joined = allGatherRows(rows, sizes, mesh.groupAcross(meshDims));
-    if (order === null) return joined;
+    const joined = allGatherRows(rows, sizes, group);
     const shards = joined.split(sizes);
     return cat(order.map((rank) => shards[rank] as Tensor));
   });
@@ -176,12 +203,11 @@ function reduceToShards(
   after: DTensorSpec,
 ): Tensor {
   const { sizes, offsets, order } = groupShards(after, coordinate, meshDims, dim);
+  const group = mesh.groupAcross(meshDims);
+  if (order === null) return reduceScatterAlong(t, reduceOp, dim, sizes, group);
   return alongRows(t, dim, (rows) => {
-    const sent =
-      order === null
-        ? rows
-        : cat(sizes.map((size, i) => rows.narrow(0, offsets[i] as number, size)));
-    return reduceScatterRows(sent, reduceOp, sizes, mesh.groupAcross(meshDims));
+    const sent = cat(sizes.map((size, i) => rows.narrow(0, offsets[i] as number, size)));
+    return reduceScatterRows(sent, reduceOp, sizes, group);
   });
 }
 

@@ -73,6 +73,7 @@ export class FlatUnit {
             offloadParams,
             mpParamDtype: mixedPrecision?.paramDtype ?? null,
             mpReduceDtype: mixedPrecision?.reduceDtype ?? null,
+            keepLowPrecisionGrads: mixedPrecision?.keepLowPrecisionGrads ?? false,
             processGroup: group,
             useOrigParams: settings.useOrigParams,
           });
@@ -91,6 +92,7 @@ export class FlatUnit {
       offloadParams ? new CPUOffloadPolicy() : null,
     );
     paramGroup.op = 'FullyShardedDataParallel';
+    paramGroup.limitsGathers = settings.limitAllGathers;
     this.handle?.tensors.nameBy((name) =>
       withoutPrefix(paramGroup.path === '' ? name : `${paramGroup.path}.${name}`),
     );

@@ -33,6 +33,12 @@ export interface FSDPOptions {
   syncModuleStates?: boolean;
   /** Whether the next module, in the order of the step before, is gathered during forward. */
   forwardPrefetch?: boolean;
+  /**
+   * Whether at most two modules have whole parameters in memory while the host runs ahead of a GPU:
+   * gathers then wait, on the GPU, for the compute that uses the memory of earlier ones. True by
+   * default. Without the limit they take other memory. The CPU has the limit in any case.
+   */
+  limitAllGathers?: boolean;
   /** Whether optimizers keep the original parameters, which may be frozen one by one. */
   useOrigParams?: boolean;
   /** In place of `processGroup`: of one dim, or for hybrid sharding of two (replicate, shard). */
@@ -41,7 +47,7 @@ export interface FSDPOptions {
 
 const OPTIONS =
   'processGroup shardingStrategy cpuOffload autoWrapPolicy backwardPrefetch mixedPrecision ' +
-  'ignoredStates syncModuleStates forwardPrefetch useOrigParams deviceMesh';
+  'ignoredStates syncModuleStates forwardPrefetch limitAllGathers useOrigParams deviceMesh';
 
 /** The options with their defaults. */
 export type Settings = Required<FSDPOptions>;
@@ -58,6 +64,7 @@ export function settingsOf(options: FSDPOptions): Settings {
     ignoredStates = [],
     syncModuleStates = false,
     forwardPrefetch = false,
+    limitAllGathers = true,
     useOrigParams = false,
     deviceMesh = null,
   } = optionsOf(OP, options, OPTIONS);
@@ -79,8 +86,8 @@ export function settingsOf(options: FSDPOptions): Settings {
     !ignoredStates.every((each) => each instanceof nn.Parameter || each instanceof nn.Module)
   )
     throw unexpected(OP, 'ignoredStates', 'a list of parameters and modules', ignoredStates);
-  for (const [name, flag] of Object.entries({ syncModuleStates, forwardPrefetch, useOrigParams }))
-    checkFlag(OP, name, flag);
+  const flags = { syncModuleStates, forwardPrefetch, limitAllGathers, useOrigParams };
+  for (const [name, flag] of Object.entries(flags)) checkFlag(OP, name, flag);
   return {
     processGroup,
     shardingStrategy,
@@ -89,9 +96,7 @@ export function settingsOf(options: FSDPOptions): Settings {
     backwardPrefetch,
     mixedPrecision,
     ignoredStates,
-    syncModuleStates,
-    forwardPrefetch,
-    useOrigParams,
+    ...flags,
     deviceMesh,
   };
 }

@@ -52,14 +52,19 @@ export interface FlatParamHandleOptions {
   mpParamDtype?: DTypeLike | null;
   /** The dtype in which gradients are reduced; `mpParamDtype` if null. */
   mpReduceDtype?: DTypeLike | null;
+  /** Whether gradients stay in `mpParamDtype` for the optimizer; else they get that of the shards. */
+  keepLowPrecisionGrads?: boolean;
   /** The ranks among which the flat parameter is divided; all of the world by default. */
   processGroup?: ProcessGroup | null;
   /** Whether optimizers keep the original parameters. */
   useOrigParams?: boolean;
+  /** Only null: distributed parameters are flattened without an extension. */
+  fsdpExtension?: null;
 }
 
 const OPTIONS =
-  'device shardingStrategy offloadParams mpParamDtype mpReduceDtype processGroup useOrigParams';
+  'device shardingStrategy offloadParams mpParamDtype mpReduceDtype keepLowPrecisionGrads ' +
+  'processGroup useOrigParams fsdpExtension';
 
 /** Fills the space between aligned parameters, to be seen where it should not be. */
 const PADDING_VALUE = 42;
@@ -87,6 +92,8 @@ export class FlatParamHandle {
   readonly mpParamDtype: DType | null;
   /** The dtype in which gradients are reduced; `mpParamDtype` if null. */
   readonly mpReduceDtype: DType | null;
+  /** Whether gradients stay in `mpParamDtype`. */
+  readonly keepLowPrecisionGrads: boolean;
   /** @internal */
   readonly tensors: ModuleTensors;
   private readonly layout: FlatLayout;
@@ -108,12 +115,17 @@ export class FlatParamHandle {
     if (!(module instanceof nn.Module)) throw unexpected(op, 'module', 'an nn.Module', module);
     const given = optionsOf(op, options, OPTIONS);
     const { shardingStrategy = 'FULL_SHARD', offloadParams = false, useOrigParams = false } = given;
+    const { keepLowPrecisionGrads = false, fsdpExtension = null } = given;
     checkStrategy(op, shardingStrategy);
     checkFlag(op, 'offloadParams', offloadParams);
     checkFlag(op, 'useOrigParams', useOrigParams);
+    checkFlag(op, 'keepLowPrecisionGrads', keepLowPrecisionGrads);
+    if (fsdpExtension !== null)
+      throw unexpected(op, 'fsdpExtension', 'null, as DTensors need no extension', fsdpExtension);
     this.shardingStrategy = shardingStrategy;
     this.offloadParams = offloadParams;
     this.useOrigParams = useOrigParams;
+    this.keepLowPrecisionGrads = keepLowPrecisionGrads;
     this.mpParamDtype = floatingDtype(op, 'mpParamDtype', given.mpParamDtype);
     this.mpReduceDtype = floatingDtype(op, 'mpReduceDtype', given.mpReduceDtype);
     const found = entriesOf(params, module);
@@ -138,6 +150,8 @@ export class FlatParamHandle {
       for (const [parameter, { name }] of found)
         markReplaced(parameter, name, 'a flat parameter, unless { useOrigParams: true } is passed');
     const originals = useOrigParams ? new OriginalParameters(this.flatParam, found) : null;
+    if (keepLowPrecisionGrads && this.mpParamDtype !== null)
+      for (const p of originals?.parameters ?? [this.flatParam]) p.gradDtype = this.mpParamDtype;
     this.tensors = new ModuleTensors(module, this.entries, this.layout, this.flatParam, originals);
     this.tensors.useViews(this.flatParam);
   }

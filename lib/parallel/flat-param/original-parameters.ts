@@ -111,7 +111,7 @@ export class OriginalParameters {
         const info = flatParam._shardParamInfos[i] as ShardParamInfo;
         if (!info.inShard || !parameter.requiresGrad) continue;
         const part = this.partOf(grad, i);
-        if (parameter.grad === null) parameter.grad = part;
+        if (parameter.grad === null) parameter.grad = part.to(parameter.gradDtype);
         else parameter.grad.add_(part);
       }
     });

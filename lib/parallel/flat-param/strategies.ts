@@ -78,6 +78,11 @@ export interface MixedPrecisionSettings {
   reduceDtype?: DTypeLike | null;
   /** Floating buffers are converted to it before the first forward, unless it is null. */
   bufferDtype?: DTypeLike | null;
+  /**
+   * Whether gradients stay in `paramDtype` for the optimizer. False by default: they get the dtype
+   * of shards when they have been reduced.
+   */
+  keepLowPrecisionGrads?: boolean;
   /** Whether floating arguments of every wrapped module are cast to `paramDtype`. */
   castForwardInputs?: boolean;
   /** Whether those of the outermost module are. True by default. */
@@ -98,6 +103,8 @@ export class MixedPrecision {
   readonly reduceDtype: DType | null;
   /** The dtype of floating buffers; null leaves them. */
   readonly bufferDtype: DType | null;
+  /** Whether gradients stay in `paramDtype`. */
+  readonly keepLowPrecisionGrads: boolean;
   /** Whether floating arguments of every wrapped module are cast. */
   readonly castForwardInputs: boolean;
   /** Whether floating arguments of the outermost wrapped module are cast. */
@@ -110,18 +117,22 @@ export class MixedPrecision {
       paramDtype,
       reduceDtype,
       bufferDtype,
+      keepLowPrecisionGrads = false,
       castForwardInputs = false,
       castRootForwardInputs = true,
     } = optionsOf(
       op,
       options,
-      'paramDtype reduceDtype bufferDtype castForwardInputs castRootForwardInputs',
+      'paramDtype reduceDtype bufferDtype keepLowPrecisionGrads castForwardInputs ' +
+        'castRootForwardInputs',
     );
+    checkFlag(op, 'keepLowPrecisionGrads', keepLowPrecisionGrads);
     checkFlag(op, 'castForwardInputs', castForwardInputs);
     checkFlag(op, 'castRootForwardInputs', castRootForwardInputs);
     this.paramDtype = floatingDtype(op, 'paramDtype', paramDtype);
     this.reduceDtype = floatingDtype(op, 'reduceDtype', reduceDtype);
     this.bufferDtype = floatingDtype(op, 'bufferDtype', bufferDtype);
+    this.keepLowPrecisionGrads = keepLowPrecisionGrads;
     this.castForwardInputs = castForwardInputs;
     this.castRootForwardInputs = castRootForwardInputs;
   }

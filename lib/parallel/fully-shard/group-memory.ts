@@ -59,6 +59,7 @@ export class GroupMemory {
   readonly layout: Layout;
   private readonly plan: MemoryPlan;
   private readonly comm: CommContext;
+  private readonly limitsGathers: boolean;
   /** The dtype of whole parameters. */
   readonly computeDtype: DType;
   private shard: FlatShard;
@@ -68,10 +69,16 @@ export class GroupMemory {
   private postForwardRows: Tensor | null = null;
   /** Whether modules use the shards themselves, which are whole and need no cast. */
   private readonly usesShards: boolean;
+  private lasting: readonly Tensor[] | null = null;
 
-  constructor(plan: MemoryPlan, comm: CommContext) {
+  /**
+   * @param limitsGathers - whether a gather takes the memory of an earlier one as soon as compute is
+   * done with it, or memory besides
+   */
+  constructor(plan: MemoryPlan, comm: CommContext, limitsGathers: boolean) {
     this.plan = plan;
     this.comm = comm;
+    this.limitsGathers = limitsGathers;
     this.layout = layoutOf(plan.parameters, plan.mesh.ranks);
     this.shard = flatShardOf(plan, (parameter) => parameter.shard());
     this.computeDtype = plan.paramDtype ?? this.shard.tensor.dtype;
@@ -151,21 +158,33 @@ export class GroupMemory {
     );
   }
 
+  /** The whole parameters as tensors that are the same at every call. */
+  lastingWhole(): readonly Tensor[] {
+    if (this.usesShards) return this.wholeParameters();
+    this.lasting ??= this.wholeParameters();
+    return this.lasting;
+  }
+
   /**
    * Frees the whole parameters, and with `all` what is kept for backward, too.
    *
    * @param later - the next module is about to be gathered, beside the compute of this one
    */
   free(all: boolean, later: boolean): void {
-    // The CPU uses memory in the order of calls.
-    if (later && this.plan.device.type === 'cuda') this.comm.freeLater(this);
+    // The CPU uses memory in the order of calls, and gathers without a limit wait for nothing.
+    if (later && this.plan.device.type === 'cuda' && this.limitsGathers) this.comm.freeLater(this);
     else this.freeNow();
     if (all) this.dropRows();
   }
 
-  /** Later gathers may use the memory, and wait for the compute that uses it. */
+  /**
+   * Later gathers may use the memory, and wait for the compute that uses it. Without a limit it is
+   * freed in the order of compute: gathers find it when that has run.
+   */
   freeNow(): void {
-    if (this.whole.size > 0) this.freeInOrder(() => this.whole.free());
+    if (this.whole.size === 0) return;
+    if (this.limitsGathers) this.freeInOrder(() => this.whole.free());
+    else this.whole.free();
   }
 
   /** The stream is gone with a group that has ended, and nothing will be gathered there. */

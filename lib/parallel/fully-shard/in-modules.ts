@@ -3,17 +3,20 @@ import { nn, type Tensor } from '../../index.js';
 import type { ShardedParameter } from './sharded-parameter.js';
 
 /** Modules hold the parameters that optimizers have. */
-export function holdSharded(parameters: readonly ShardedParameter[]): void {
+export function placeSharded(parameters: readonly ShardedParameter[]): void {
   for (const parameter of parameters) parameter.set(parameter.parameter);
 }
 
 /** Modules hold the whole parameters of a forward. */
-export function holdWhole(parameters: readonly ShardedParameter[], whole: readonly Tensor[]): void {
+export function placeWhole(
+  parameters: readonly ShardedParameter[],
+  whole: readonly Tensor[],
+): void {
   for (const [i, t] of whole.entries()) parameters[i]?.set(t);
 }
 
 /** Modules hold whole parameters without history, to be read or written. */
-export function holdWholeAlone(
+export function placeAsParameters(
   parameters: readonly ShardedParameter[],
   whole: readonly Tensor[],
 ): void {

@@ -34,7 +34,7 @@ export interface GroupOfOps {
   /** A forward of its module begins: starts to gather the parameters, unless they are whole. */
   beginForward(): void;
   /** The parameters are whole for what follows. Returns them without history. */
-  finishUnshard(keepsRows: boolean): Tensor[];
+  finishUnshard(keepsRows: boolean, isInGraph: boolean): readonly Tensor[];
   describeWhole(): Description[];
   /** The memory on which the whole parameters are. */
   readonly wholeMemory: readonly Tensor[];
@@ -90,7 +90,7 @@ const finishUnshard = library
       _memory: readonly Tensor[],
       group: GroupOfOps,
       keepsRows: boolean,
-    ): Tensor[] => group.finishUnshard(keepsRows),
+    ): readonly Tensor[] => group.finishUnshard(keepsRows, true),
   )
   .registerFake((_started, _memory, group) => group.describeWhole());
 
@@ -103,9 +103,9 @@ export const unshard = library
   .customOp(
     'fsdp::unshard',
     options,
-    (_shards: readonly Tensor[], group: GroupOfOps, keepsRows: boolean): Tensor[] => {
+    (_shards: readonly Tensor[], group: GroupOfOps, keepsRows: boolean): readonly Tensor[] => {
       group.beginForward();
-      return group.finishUnshard(keepsRows);
+      return group.finishUnshard(keepsRows, false);
     },
   )
   .registerFake((_, group) => group.describeWhole())

@@ -16,7 +16,7 @@ import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
 import { checkDtypes, checkMaterialized } from './group-checks.js';
 import { flatShardOf, GroupMemory, type MemoryPlan } from './group-memory.js';
-import { holdSharded, holdWhole, holdWholeAlone } from './in-modules.js';
+import { placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
 import {
   type Description,
   endForward,
@@ -62,6 +62,8 @@ export class FSDPParamGroup implements GroupOfOps {
   reshardsAfterForward = false;
   /** @internal */
   reshardsAfterBackward = true;
+  /** Whether gathers wait until the memory of earlier ones is free. @internal */
+  limitsGathers = true;
   /** Whether backward reduces gradients; otherwise they accumulate unsharded. @internal */
   reducesGradients = true;
   /** Whether the parameters are gathered for backward. @internal */
@@ -81,6 +83,8 @@ export class FSDPParamGroup implements GroupOfOps {
   private reduction: GradientReduction | null = null;
   /** The whole parameters of the last forward, for a forward that backward runs again. */
   private whole: readonly Tensor[] = [];
+  /** Whether a graph runs that forward: its modules keep the sharded parameters. */
+  private isInGraph = false;
   /** Those of the forward that is running. */
   private inUse: readonly Tensor[] = [];
   private isGathering = false;
@@ -153,7 +157,7 @@ export class FSDPParamGroup implements GroupOfOps {
     const texts = this.parameters.flatMap((parameter) => parameter.describe(prefix));
     const site = `${this.op} of ${this.path || name}`;
     const plan = { ...this.plan, site, list: { owner: name, texts } };
-    this.memory = new GroupMemory(plan, comm);
+    this.memory = new GroupMemory(plan, comm, this.limitsGathers);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({
       ...plan,
@@ -216,17 +220,17 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   useSharded(): void {
-    holdSharded(this.parameters);
+    placeSharded(this.parameters);
   }
 
   /** Modules hold whole parameters without history, to be read or written. @internal */
   useWhole(): void {
-    if (this.memory !== null) holdWholeAlone(this.parameters, this.memory.wholeParameters());
+    if (this.memory !== null) placeAsParameters(this.parameters, this.memory.wholeParameters());
   }
 
   /** @internal */
   useWholeOfForward(): void {
-    holdWhole(this.parameters, this.whole);
+    placeWhole(this.parameters, this.whole);
   }
 
   /** @internal */
@@ -237,12 +241,15 @@ export class FSDPParamGroup implements GroupOfOps {
   }
 
   /** @internal */
-  finishUnshard(keepsRows: boolean): Tensor[] {
+  finishUnshard(keepsRows: boolean, isInGraph: boolean): readonly Tensor[] {
     const isForward = this.trainingState === TrainingState.FORWARD;
     this.waitForUnshard(keepsRows && isForward);
-    const whole = this.memory?.wholeParameters() ?? [];
+    const { memory } = this;
+    // Autograd gives each forward a history of its own; graphs have none.
+    const whole = (isInGraph ? memory?.lastingWhole() : memory?.wholeParameters()) ?? [];
     if (isForward) {
       this.whole = whole;
+      this.isInGraph = isInGraph;
       this.user?.forwardGathered();
     }
     return whole;
@@ -272,7 +279,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
     // A run of a graph has others.
     if (!compiler.isCompiling()) this.whole = this.inUse;
-    holdWhole(this.parameters, this.inUse);
+    placeWhole(this.parameters, this.inUse);
   }
 
   /** @internal */
@@ -298,7 +305,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.unshard();
     this.waitForUnshard();
     // An activation checkpoint in the module runs its forward again, without these hooks.
-    this.useWholeOfForward();
+    if (!this.isInGraph) this.useWholeOfForward();
   }
 
   /** @internal */
@@ -347,15 +354,12 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   afterBackward(): void {
-    if (this.reshardsAfterBackward) this.reshard();
-    else this.useSharded();
+    if (!this.isInGraph) this.useSharded();
+    if (this.reshardsAfterBackward) this.freeWhole(false);
     this.trainingState = TrainingState.IDLE;
   }
 
-  /**
-   * Frees what backward left: a module without gradients, or a gather that was not needed.
-   * @internal
-   */
+  /** Frees what backward left: of modules without gradients, and unneeded gathers. @internal */
   endBackward(): void {
     this.dropGather();
     if (this.trainingState !== TrainingState.IDLE) this.afterBackward();
@@ -373,14 +377,9 @@ export class FSDPParamGroup implements GroupOfOps {
   reduceAccumulated(): void {
     const { reduction } = this;
     if (!this.reducesGradients || !reduction?.hasPending(this.allReducesGradients)) return;
-    const grads = reduceInto(
-      this,
-      this.parameters.map(() => null),
-    );
-    for (const [i, grad] of grads.entries()) {
-      const { parameter } = this.parameters[i] as ShardedParameter;
-      if (grad !== null) parameter.grad = parameter.grad === null ? grad : parameter.grad.add(grad);
-    }
+    const none = this.parameters.map(() => null);
+    for (const [i, grad] of reduceInto(this, none).entries())
+      if (grad) this.parameters[i]?.addGradient(grad);
   }
 
   /** Brings the group back to its state between steps, after an error anywhere. @internal */

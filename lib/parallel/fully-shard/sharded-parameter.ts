@@ -195,6 +195,13 @@ export class ShardedParameter {
     return grad.redistribute(mesh, placements).toLocal();
   }
 
+  /** Adds a gradient of the shard to that of the parameter. */
+  addGradient(grad: Tensor): void {
+    const { parameter } = this;
+    const fitted = grad.to(parameter.gradDtype);
+    parameter.grad = parameter.grad === null ? fitted : parameter.grad.add(fitted);
+  }
+
   /** What all ranks must have in common. `prefix` is the path of the module with a dot. */
   describe(prefix: string): string[] {
     const { parameter, path, dim, tensorParallel } = this;

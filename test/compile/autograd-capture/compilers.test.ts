@@ -9,6 +9,8 @@ import {
 import { autograd, CompileError, type Tensor, tensor } from '../../../lib/index.js';
 
 describe('a captured backward pass', () => {
+  beforeEach(() => compiler.reset());
+
   it('sees numbers that differ from pass to pass', () => {
     const cases: Record<string, (x: Tensor, k: number) => Tensor> = {
       mul: (x, k) => x.mul(k),
@@ -56,10 +58,11 @@ describe('a captured backward pass', () => {
         });
       const expected = gradients();
       for (const backend of ['eager', 'aot_eager', 'aot_eager_decomp_partition'] as const) {
+        compiler.reset();
         let graphs = 0;
         let seen: unknown[] = [];
-        const compiler = (module: GraphModule) => (graphs++, compile(module, { backend }));
-        compiledAutograd.enable(compiler, () => {
+        const count = (module: GraphModule) => (graphs++, compile(module, { backend }));
+        compiledAutograd.enable(count, () => {
           seen = gradients();
         });
         assert.deepEqual(seen, expected, name);
@@ -82,6 +85,7 @@ describe('a captured backward pass', () => {
       });
     const expected = gradients();
     for (const backend of ['eager', 'aot_eager', 'aot_eager_decomp_partition'] as const) {
+      compiler.reset();
       let graphs = 0;
       let seen: unknown[] = [];
       const count = (module: GraphModule) => (graphs++, compile(module, { backend }));

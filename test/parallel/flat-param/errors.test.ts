@@ -136,7 +136,8 @@ describe('wrapping is refused', () => {
         { processGroup: {} },
         { processGroup: 3, shardingStrategy: 'NO_SHARD' },
         { autoWrapPolicy: 3 },
-        { limitAllGathers: true },
+        { limitAllGathers: 2 },
+        { limitGathers: true },
       ];
       for (const options of bad)
         assert.throws(() => new FullyShardedDataParallel(pair(), options as FSDPOptions), {

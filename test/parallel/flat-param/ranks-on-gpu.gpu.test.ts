@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import {
   CPUOffload,
   type FSDPOptions,
-  type FullyShardedDataParallel,
+  FullyShardedDataParallel,
   launch,
 } from '../../../lib/distributed.js';
-import { optim } from '../../../lib/index.js';
-import { skipWithoutCuda } from '../../skip.js';
+import { cuda, memory, nn, noGrad, optim, randn } from '../../../lib/index.js';
+import { skipBecause, skipWithoutCuda } from '../../skip.js';
 import {
   assertClose,
   batchOf,
@@ -55,4 +55,32 @@ describe('flat parameters on GPUs', () => {
           return null;
         });
       });
+
+  it('hold the whole parameters of few modules at once, unless limitAllGathers is false', async function () {
+    if (cuda.deviceCount() < 2) skipBecause(this, 'one GPU, it takes two');
+    const [limited, unlimited] = [await mostReserved(true), await mostReserved(false)];
+    for (const [rank, bytes] of limited.entries())
+      assert.ok(bytes + 4 * LAYER_BYTES < (unlimited[rank] as number), `${limited}, ${unlimited}`);
+  });
 });
+
+const WIDTH = 2048;
+const LAYER_BYTES = WIDTH * WIDTH * 4;
+
+/** The most bytes that a forward pass reserves on each rank while the host is ahead of its GPU. */
+function mostReserved(limitAllGathers: boolean): Promise<number[]> {
+  return launch(2, async () => {
+    const layers = Array.from({ length: 24 }, () => {
+      const linear = new nn.Linear(WIDTH, WIDTH, { bias: false }).to('cuda');
+      return new FullyShardedDataParallel(linear, { limitAllGathers });
+    });
+    const model = new FullyShardedDataParallel(new nn.Sequential(...layers), { limitAllGathers });
+    const x = randn([8192, WIDTH], { device: 'cuda' });
+    const forward = () => noGrad(() => model(x).sum()).itemAsync();
+    await forward();
+    memory.emptyCache(x.device);
+    memory.resetPeak(x.device);
+    await forward();
+    return memory.stats(x.device).peakReservedBytes;
+  });
+}

@@ -168,7 +168,7 @@ export const VARIANTS: Readonly<Record<string, Variant>> = {
   'passes without a reduction, after a step with one pass': {
     passes: 2,
     before: (model, step, pass) => model.setRequiresGradientSync(step === 0 || pass === 1),
-    frames: [3, 3], // a pass that reduces alone, one before it, and one behind that
+    frames: [3, 4], // a pass that reduces alone, one before it, and one behind that
   },
   'passes that reduce each': { passes: 2, frames: [1, 2] },
   'passes without a reduction of one block': {

@@ -48,7 +48,7 @@ export class Estimates {
     const tasks = tasksOf(graph, beside(rates), { byLargest: true, waitsLate: true });
     this.timed = timedNodes(nodes, tasks, positionOf);
     const freed = new Set(donated.map((i) => placeholders[i] as Node));
-    this.blocks = heldMemory(graph, freed).map((block) => ({
+    this.blocks = heldMemory(graph, { donated: freed, untilWaits: true }).map((block) => ({
       ...block,
       nodes: block.nodes.map(positionOf),
     }));

@@ -27,7 +27,7 @@ export interface OverlapOptions {
   readonly leastGain?: number;
 }
 
-const ALLOWANCE = 1 / 50;
+const ALLOWANCE = 0.02;
 const LEAST_ALLOWANCE = 2 ** 20;
 
 /**

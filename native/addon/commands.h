@@ -1,9 +1,11 @@
-// What submit.cc, which decodes a command for one run, and plan.cc, which decodes many for all
+// Commands: what submit.cc, which decodes one for one run, and plan.cc, which decodes many for all
 // their runs, have in common.
 #pragma once
 #include <vector>
 
-#include "environment.h"
+#include "../include/kernel_call.h"
+#include "../runtime/storage_table.h"
+#include "parameter.h"
 
 namespace shardwise {
 
@@ -29,6 +31,50 @@ class WordReader {
  private:
   const double* words_;
   int64_t count_, at_ = 0;
+};
+
+// A command that was decoded for one run.
+struct Decoded {
+  KernelCall call{};
+  Stream* stream = nullptr;
+  int64_t flags = 0, cost = 0;
+  bool borrowed = false;  // an operand is in an ArrayBuffer
+  std::vector<TensorView> views;
+  std::vector<int64_t> dims;
+  std::vector<double> params;
+  struct Operand {
+    int64_t handle;       // 0 for none
+    StorageEntry* entry;  // null for none
+  };
+  std::vector<Operand> operands;
+  struct Slot {
+    int64_t word;     // of the word with kAllocate
+    int64_t operand;  // its index
+  };
+  std::vector<Slot> slots;
+  void clear() {
+    call = KernelCall{};
+    borrowed = false;
+    views.clear();
+    dims.clear();
+    operands.clear();
+    slots.clear();
+  }
+};
+
+class Commands {
+ public:
+  explicit Commands(Environment& state) : state_(state) {}
+
+  // Called by JavaScript: runs the command in the shared words, and writes the handles of outputs
+  // that it allocates there. Returns their tokens if the command asks for them.
+  Status submit(double words, Napi::Value* tokens, ErrorText* error);
+
+ private:
+  Napi::Value tokens();
+
+  Environment& state_;
+  Decoded command_;  // the present one; its memory is reused
 };
 
 // Reads ndim, sizes and strides, and appends the latter two to `dims`; returns the number of

@@ -1,13 +1,10 @@
-// Collective calls of JavaScript: decodes the words, checks the operands, and puts the call into the
-// ring of the group's stream. Groups are created and left in groups.cc.
+#include "collectives.h"
+
 #include <algorithm>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "borrowed.h"
 #include "environment.h"
-#include "member.h"
 
 namespace shardwise {
 
@@ -17,7 +14,7 @@ constexpr int64_t kCallWords = 15, kPartWords = 5;
 
 // A call with the data that it points to.
 struct OwnedCall {
-  std::shared_ptr<Member> member;
+  SharedMember member;
   PartsCall call{};
   std::vector<int64_t> counts;  // then the send counts
   std::vector<CollectivePart> parts;
@@ -26,21 +23,12 @@ struct OwnedCall {
   std::vector<BorrowedCopy> borrowed;  // inputs in ArrayBuffers
 };
 
-// setText(number, text)
-napi_value set_text(napi_env env, napi_callback_info info) {
-  int64_t args[2];
-  napi_value raw[2] = {};
-  if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
-  if (!is_string(env, raw[1]) || !state_of(env).texts.set(args[0], string_argument(env, raw[1])))
-    return fail_call(env, Code::Invalid, "malformed text");
-  return nullptr;
-}
-
 // Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
 // its first byte, number of counts, the numbers of name, where and about, how long to wait in ms (0:
 // as the group does); then the counts. Of a call of parts, the root is their number, and for each
 // follow input handle, its first byte, output handle, its first byte, and the count of a rank.
-Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText* error) {
+Status read_call(Environment& state, const TextTable& texts, int64_t words, OwnedCall& owned,
+                 ErrorText* error) {
   int64_t w[kCallWords];
   for (int64_t i = 0; i < kCallWords; i++) {
     w[i] = i < words ? to_integer(state.words[i]) : INT64_MIN;
@@ -48,10 +36,8 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
       return fail(error, Code::Invalid, "malformed collective: word %lld",
                   static_cast<long long>(i));
   }
-  const auto found = state.members.find(w[0]);
-  if (found == state.members.end())
-    return fail(error, Code::Closed, "this rank has left the group");
-  owned.member = found->second;
+  owned.member = state.groups.find(w[0]);
+  if (!owned.member) return fail(error, Code::Closed, "this rank has left the group");
   const Member& group = *owned.member;
   if (w[1] < 0 || w[1] >= kNumCollectives || w[2] < 0 || w[2] >= kNumReduces || w[3] < 0 ||
       w[3] >= kNumDTypes || w[5] < 0 || w[5] > int64_t{1} << 48 || w[14] < 0)
@@ -66,16 +52,16 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
   if ((has_root(call.kind) || is_message(call.kind)) && (w[4] < 0 || w[4] >= group.size))
     return fail(error, Code::Invalid, "root %lld is not of a group of %d",
                 static_cast<long long>(w[4]), group.size);
-  owned.name = state.texts.find(w[11]);
-  owned.where = state.texts.find(w[12]);
-  owned.about = state.texts.find(w[13]);
+  owned.name = texts.find(w[11]);
+  owned.where = texts.find(w[12]);
+  owned.about = texts.find(w[13]);
   if (!owned.name || !owned.where || !owned.about)
     return fail(error, Code::Invalid, "malformed collective: a text");
   const int64_t expected = !has_counts(call.kind)              ? 0
                            : call.kind == Collective::AllToAll ? 2 * group.size
                                                                : group.size;
   const int64_t parts = takes_parts(call.kind) ? std::max<int64_t>(w[4], 0) : 0;
-  if (w[10] != expected || parts > kWordBytes / 8 ||
+  if (w[10] != expected || parts > kMostWords ||
       words != kCallWords + expected + parts * kPartWords)
     return fail(error, Code::Invalid, "malformed collective: counts");
   owned.parts.resize(parts);
@@ -109,7 +95,7 @@ Status operand(Environment& state, const Member& member, const CollectiveCall& c
     return fail(error, Code::Invalid, "bytes %lld to %lld are outside a storage of %lld",
                 static_cast<long long>(offset), static_cast<long long>(offset + bytes),
                 static_cast<long long>(found->bytes));
-  const Status status = state.check_adopted(*found, error);
+  const Status status = check_adopted(state.env, *found, error);
   if (!status.ok()) return status;
   *entry = found;
   *data = found->data + offset;
@@ -205,24 +191,25 @@ void run_call(Stream& s, OwnedCall& owned) {
                 text);
 }
 
-// collective(words)
-napi_value collective(napi_env env, napi_callback_info info) {
-  int64_t words;
-  if (!read_integers(env, info, 1, &words)) return nullptr;
-  if (words > kWordBytes / 8)
-    return fail_call(env, Code::Invalid, "malformed collective: bad length");
-  Environment& state = state_of(env);
+}  // namespace
+
+Status Collectives::set_text(int64_t number, Napi::Value text, ErrorText* error) {
+  if (text.IsString() && texts_.set(number, text_of(text))) return kOk;
+  return fail(error, Code::Invalid, "malformed text");
+}
+
+Status Collectives::call(int64_t words, ErrorText* error) {
+  if (words > kMostWords) return fail(error, Code::Invalid, "malformed collective: bad length");
   auto owned = std::make_unique<OwnedCall>();
-  ErrorText error;
-  Status status = read_call(state, words, *owned, &error);
+  Status status = read_call(state_, texts_, words, *owned, error);
   thread_local std::vector<Operands> all;  // keeps its memory
   all.clear();
-  if (status.ok()) status = read_all_operands(state, *owned, &all, &error);
-  if (!status.ok()) return fail_call(env, status.code, error);
+  if (status.ok()) status = read_all_operands(state_, *owned, &all, error);
+  if (!status.ok()) return status;
   Stream& stream = *owned->member->stream;
   for (const Operands& each : all) {
-    if (each.in) state.touch(*each.in, stream);
-    if (each.out) state.touch(*each.out, stream);
+    if (each.in) state_.storages.touch(*each.in, stream);
+    if (each.out) state_.storages.touch(*each.out, stream);
   }
   // A plain pointer needs no allocation in the function, which runs once.
   stream.enqueue(
@@ -232,16 +219,9 @@ napi_value collective(napi_env env, napi_callback_info info) {
     if (each.in) each.in->last_sequence = stream.submitted();
     if (!each.out) continue;
     each.out->last_sequence = stream.submitted();
-    state.write(*each.out, stream, false);
+    state_.storages.write(*each.out, stream, false);
   }
-  return nullptr;
-}
-
-}  // namespace
-
-void export_collectives(napi_env env, napi_value exports) {
-  export_function<set_text>(env, exports, "setText");
-  export_function<collective>(env, exports, "collective");
+  return kOk;
 }
 
 }  // namespace shardwise
