@@ -93,12 +93,13 @@ async function trained(
 
 const plainly = ({ model }: Training): [Forward, Around] => [model, (backward) => backward()];
 
+/** Each step makes its own function that compiles backward, as PyTorch's test does. */
 function compiled({ model }: Training, { forward, backward }: Counters): [Forward, Around] {
-  const compiler: BackwardCompiler = (graph) =>
+  const makeCompiler = (): BackwardCompiler => (graph) =>
     compile(graph, { backend: backward, fullgraph: true });
   return [
     compile(model, { backend: forward, fullgraph: true }),
-    (pass) => compiledAutograd.enable(compiler, pass),
+    (pass) => compiledAutograd.enable(makeCompiler(), pass),
   ];
 }
 

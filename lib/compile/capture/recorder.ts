@@ -160,7 +160,7 @@ export class Recorder {
   /** Guards compare what decides the gradient of a call. */
   addState(op: AnyOp, params: object): void {
     if (op.gradientState === null) return;
-    const module = this.paths.ofCurrentModule();
+    const module = this.place().path;
     const where = module === '' ? '' : ` of module ${module}`;
     const state = (): unknown => op.gradientState?.(params);
     this.guards.addState(`the state of ${op.name}${where}`, state);
