@@ -3,6 +3,7 @@
  * compiles from the graph. Also the functions of the `compiler` namespace.
  */
 import { ArgumentError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
 import { type AnyFunction, compiledFunction } from './cache.js';
 import { isCompiling, refuse } from './capture/capture.js';
@@ -39,7 +40,10 @@ export interface DisableOptions {
   recursive?: boolean;
   /** What `compiler.explain` and the error say of a call, as `a counter was read`. */
   reason?: string;
-  /** Whether `fn` is excluded, asked at each call. By default it always is. */
+  /**
+   * Whether `fn` is excluded, asked at each call: also at those of a compiled function that has it
+   * in its graph. By default it always is.
+   */
   when?: () => boolean;
 }
 
@@ -62,13 +66,16 @@ export function disable<A extends readonly unknown[], R>(
   checkFunction('disable', 'when', when);
   if (reason !== undefined && typeof reason !== 'string')
     throw unexpected('disable', 'reason', 'a string', reason);
-  const why = reason ?? `the disabled function ${fn.name || '(anonymous)'} was called`;
+  const name = `the disabled function ${fn.name || '(anonymous)'}`;
+  const why = reason ?? `${name} was called`;
+  const isNow = when === always ? always : (): boolean => Boolean(when());
   const excluded = (...args: A): R => {
-    if (!when()) return fn(...args);
+    if (isNow !== always) layers.backend.capture?.dependsOn(`when() of ${name}`, isNow);
+    if (!isNow()) return fn(...args);
     refuse(why);
     return immediately(() => (recursive ? withoutCompiled(() => fn(...args)) : fn(...args)));
   };
-  addDisabled(excluded, when);
+  addDisabled(excluded, isNow);
   return excluded;
 }
 

@@ -87,6 +87,8 @@ export interface CaptureHooks {
    * Throws.
    */
   unsupported(what: string): never;
+  /** Called with what decides what the program does: the capture serves while its value is equal. */
+  dependsOn(path: string, read: () => unknown): void;
   /** Called for what is made once. Throws: the capture begins anew when `prepare` has run. */
   beginsAnewAfter(prepare: () => void): never;
   /** Called before a backward pass. Throws unless the capture runs it as part of the graph. */

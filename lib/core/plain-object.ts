@@ -7,6 +7,13 @@ export function isPlain(value: unknown): value is Record<string, unknown> {
   );
 }
 
+/** A copy of arrays and plain objects at any depth. All else in them stays as it is. */
+export function copyOfPlain(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(copyOfPlain);
+  if (!isPlain(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, copyOfPlain(item)]));
+}
+
 /**
  * Marks the class of instances that stay what they were made as; their fields are caches and
  * counters. Guards of compiled functions compare only their identity.

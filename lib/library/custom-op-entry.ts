@@ -5,6 +5,7 @@ import { dtypeOf } from '../core/dtype.js';
 import { ArgumentError, AutogradError, CompileError, InPlaceError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta, type Trait } from '../core/op.js';
 import { param } from '../core/op-params.js';
+import { copyOfPlain } from '../core/plain-object.js';
 import { scope } from '../core/scope.js';
 import { checkSizes } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -60,7 +61,9 @@ export class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
       ...(runsAgain && {
         runsAgain: (params: Template) => runsAgain(...(valuesOf(params) as never[])),
       }),
-      gradientState: (params) => this.rule?.state?.(...(valuesOf(params) as unknown as A)),
+      // The program may go on changing the object that it returns.
+      gradientState: (params) =>
+        copyOfPlain(this.rule?.state?.(...(valuesOf(params) as unknown as A))),
       vjp: (ctx, ...grads) => {
         const { params } = ctx;
         if (keepsNoTensors) return this.backward(params, valuesOf(params), [], grads);

@@ -80,9 +80,9 @@ export interface AutogradRule<
    */
   setupContext?: S;
   /**
-   * What decides the gradient beside the tensors: captured backward passes run a graph again only
-   * for an equal state, compared by items in arrays and plain objects. It gets null for arguments
-   * that are tensors, and empty lists for lists.
+   * What decides the gradient beside the tensors: compiled functions and captured backward passes
+   * run a graph again only for an equal state, compared by items in arrays and plain objects. It
+   * gets null for arguments that are tensors, and empty lists for lists.
    */
   state?: (...args: A) => unknown;
   /**

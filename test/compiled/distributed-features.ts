@@ -140,10 +140,23 @@ export const distributedFeatures: readonly Feature[] = [
     instead: 'return what it computes, and change tensors outside',
   },
   {
-    what: '`DistributedDataParallel`, `fullyShard`, `FullyShardedDataParallel`',
+    what: '`fullyShard`: of a model, of its layers, with frozen layers',
+    programs: [
+      model((m) => fullyShard(m)),
+      model((m) => {
+        for (const layer of m) fullyShard(layer);
+        return fullyShard(m);
+      }),
+      model((m) => {
+        for (const p of (m as nn.AnyModule).parameters()) p.requiresGrad_(false);
+        return fullyShard(m);
+      }),
+    ],
+  },
+  {
+    what: '`DistributedDataParallel`, `FullyShardedDataParallel`',
     programs: [
       model((m) => new DistributedDataParallel(m)),
-      model((m) => fullyShard(m)),
       model((m) => new FullyShardedDataParallel(m)),
     ],
     instead: 'nothing: the modules that they wrap are captured',

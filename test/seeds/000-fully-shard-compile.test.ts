@@ -1,11 +1,12 @@
 /**
- * Compiled functions that fullyShard needs, as PyTorch's
+ * Compiled models that fullyShard shards, and compiled functions that it needs, as PyTorch's
  * test/distributed/_composable/fsdp/test_fully_shard_compile.py requires them.
  */
 import assert from 'node:assert/strict';
 import { FSDPParamGroup, TrainingState } from '../../lib/distributed.js';
 import { add, compile, library, nn, ops, type Tensor, zeros } from '../../lib/index.js';
-import { CompileCounterWithBackend } from '../../lib/testing/index.js';
+import { CompileCounterWithBackend, withRanks } from '../../lib/testing/index.js';
+import { CASES, RANKS } from './000-compiled-models.js';
 import { BACKENDS, FULL, leavesNoMemory } from './compiled.js';
 
 const addOneInto = library.customOp(
@@ -66,3 +67,27 @@ for (const backend of BACKENDS)
       assert.equal(counter.frameCount, 1);
     });
   });
+
+/** Every rank loads the library first, which takes long on a busy machine. */
+const PROCESSES = { mode: 'process', timeoutMs: 120_000 } as const;
+
+describe('a compiled model that fullyShard shards', () => {
+  leavesNoMemory();
+
+  for (const { title, run } of CASES)
+    it(
+      title,
+      withRanks(RANKS, (rank, ranks) => run({ rank, ranks, device: 'cpu', isProcess: false })),
+    );
+
+  it(
+    'seed 000.1 to 000.9: all are the same on ranks that are processes',
+    withRanks(
+      RANKS,
+      async (rank, ranks) => {
+        for (const { run } of CASES) await run({ rank, ranks, device: 'cpu', isProcess: true });
+      },
+      PROCESSES,
+    ),
+  );
+});

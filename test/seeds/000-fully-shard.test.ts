@@ -13,62 +13,23 @@ import {
 import {
   add,
   library,
-  manualSeed,
   nn,
   noGrad,
   ops,
   optim,
-  randint,
   randn,
   type Tensor,
   zeros,
 } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { commCounts, difference } from '../parallel/compare.js';
-import { Mlp, simpleMlp, Transformer } from './000-models.js';
+import { MLP, Mlp, type Sharding, seeded, TRANSFORMER, Transformer } from './000-models.js';
 
 const RANKS = 2;
 const STEPS = 11; // one, which shards lazily, and ten
 
-interface Case {
-  readonly make: () => nn.Module;
-  readonly shard: (model: nn.Module) => void;
-  readonly input: (rank: number) => Tensor;
-  readonly numel: number;
-}
-
-const mlp: Case = {
-  make: simpleMlp,
-  shard: (model) => void fullyShard(model, { reshardAfterForward: true }),
-  input: (rank) => {
-    manualSeed(rank);
-    return randn([2, 16]);
-  },
-  numel: 816,
-};
-
-const transformer: Case = {
-  make: () => new Transformer(),
-  shard: (model) => {
-    const mesh = initDeviceMesh('cpu', [RANKS]);
-    const options = { mesh, reshardAfterForward: true };
-    for (const layer of (model as Transformer).layers) fullyShard(layer, options);
-    fullyShard(model, options);
-  },
-  input: (rank) => {
-    manualSeed(rank);
-    return randint(0, 8, [2, 16]);
-  },
-  numel: 6_848,
-};
-
-const seeded = (make: () => nn.Module, seed: number): nn.Module => {
-  manualSeed(seed);
-  return make();
-};
-
 /** The losses of both ranks, one after the other on one device, from the rows that each rank has. */
-function expectedLosses({ make, input, numel }: Case): number[][] {
+function expectedLosses({ make, input, numel }: Sharding): number[][] {
   const model = seeded(make, 0);
   const second = new Map(seeded(make, 1).namedParameters());
   const count = [...model.parameters()].reduce((sum, p) => sum + p.numel(), 0);
@@ -85,7 +46,7 @@ function expectedLosses({ make, input, numel }: Case): number[][] {
   const losses: number[][] = [[], []];
   for (let step = 0; step < STEPS; step++) {
     for (let rank = 0; rank < RANKS; rank++) {
-      const loss = model(input(rank)).sum();
+      const loss = model(input(rank, 'cpu')).sum();
       loss.div(RANKS).backward();
       losses[rank]?.push(loss.item());
     }
@@ -95,13 +56,13 @@ function expectedLosses({ make, input, numel }: Case): number[][] {
   return losses;
 }
 
-async function assertLosses(each: Case, rank: number): Promise<void> {
+async function assertLosses(each: Sharding, rank: number): Promise<void> {
   const expected = expectedLosses(each)[rank] as number[];
   const model = seeded(each.make, rank);
-  each.shard(model);
+  each.shard(model, 'cpu', RANKS);
   const sgd = new optim.SGD(model.parameters(), { lr: 1e-4 });
   for (let step = 0; step < STEPS; step++) {
-    const loss = model(each.input(rank)).sum();
+    const loss = model(each.input(rank, 'cpu')).sum();
     loss.backward();
     sgd.step();
     sgd.zeroGrad();
@@ -171,12 +132,12 @@ describe('seed 000: fullyShard without a compiler', () => {
   // 4 to 6 and 7 to 9 differ in the compiler's backend.
   it(
     'seed 000.4: a model trains from the rows that each rank drew',
-    withRanks(RANKS, (rank) => assertLosses(mlp, rank)),
+    withRanks(RANKS, (rank) => assertLosses(MLP, rank)),
   );
 
   it(
     'seed 000.7: a transformer with a shared weight and dropout trains so, too',
-    withRanks(RANKS, (rank) => assertLosses(transformer, rank)),
+    withRanks(RANKS, (rank) => assertLosses(TRANSFORMER, rank)),
   );
 
   // With true for the root, as in the seed, PyTorch once kept it whole all the same; today it does
@@ -188,14 +149,14 @@ describe('seed 000: fullyShard without a compiler', () => {
     it(
       `seed 000.7: three groups gather ${gathers} times in backward if the root is ${rootReshards}`,
       withRanks(RANKS, (rank) => {
-        const model = seeded(() => new Transformer(), rank) as Transformer;
+        const model = seeded(() => new Transformer(), rank);
         const mesh = initDeviceMesh('cpu', [RANKS]);
         for (const layer of model.layers) fullyShard(layer, { mesh, reshardAfterForward: true });
         fullyShard(model, { mesh, reshardAfterForward: rootReshards });
         assert.equal([...model.parameters()].length, 2 * 12 + 4);
         let loss: Tensor | null = null;
         const forward = commCounts(() => {
-          loss = model(transformer.input(rank)).sum();
+          loss = model(TRANSFORMER.input(rank, 'cpu')).sum();
         });
         assert.deepEqual(forward, { allGather: 3 });
         const backward = commCounts(() => (loss as unknown as Tensor).backward());

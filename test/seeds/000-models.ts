@@ -1,5 +1,10 @@
-/** The models of PyTorch's test/distributed/_composable/fsdp/test_fully_shard_compile.py. */
-import { arange, gelu, nn, type Tensor } from '../../lib/index.js';
+/**
+ * The models of PyTorch's test/distributed/_composable/fsdp/test_fully_shard_compile.py, how they are
+ * sharded, and what they get.
+ */
+import { fullyShard, initDeviceMesh } from '../../lib/distributed.js';
+import { arange, gelu, manualSeed, nn, randint, randn, type Tensor } from '../../lib/index.js';
+import type { World } from './worlds.js';
 
 /** Two layers and two activations. */
 export class Mlp extends nn.Module {
@@ -17,7 +22,7 @@ export class Mlp extends nn.Module {
 
 const HIDDEN = 16;
 
-export function simpleMlp(): nn.Sequential {
+function simpleMlp(): nn.Sequential {
   return new nn.Sequential(
     new nn.Linear(HIDDEN, HIDDEN),
     new nn.ReLU(),
@@ -83,9 +88,66 @@ export class Transformer extends nn.Module {
     this.output.weight = this.tokEmbeddings.weight;
   }
   forward(tokens: Tensor): Tensor {
-    const positions = arange(tokens.shape[1] as number);
+    const positions = arange(tokens.shape[1] as number, { device: tokens.device });
     let h = this.dropout(this.tokEmbeddings(tokens).add(this.posEmbeddings(positions)));
     for (const layer of this.layers) h = layer(h);
     return this.output(this.norm(h)).float();
   }
+}
+
+type Device = World['device'];
+
+/** A model of the cases 4 to 9. */
+export interface Sharding {
+  readonly make: () => nn.Module;
+  readonly shard: (model: nn.Module, device: Device, ranks: number) => void;
+  readonly input: (rank: number, device: Device) => Tensor;
+  readonly numel: number;
+  /** The groups of parameters, each of which is gathered on its own. */
+  readonly groups: number;
+  /** Learning rates by which each step changes the loss and none makes it infinite. */
+  readonly rates: readonly number[];
+  readonly hasDropout: boolean;
+  /** Whether decompositions of its ops round where the ops do not. */
+  readonly roundsInParts: boolean;
+}
+
+const reshards = { reshardAfterForward: true } as const;
+
+export const MLP: Sharding = {
+  make: simpleMlp,
+  shard: (model) => void fullyShard(model, reshards),
+  input: (rank, device) => {
+    manualSeed(rank);
+    return randn([2, HIDDEN], { device });
+  },
+  numel: 816,
+  groups: 1,
+  rates: [1e-4, 1e-2],
+  hasDropout: false,
+  roundsInParts: false,
+};
+
+export const TRANSFORMER: Sharding = {
+  make: () => new Transformer(),
+  shard: (model, device, ranks) => {
+    const options = { ...reshards, mesh: initDeviceMesh(device, [ranks]) };
+    for (const layer of (model as Transformer).layers) fullyShard(layer, options);
+    fullyShard(model, options);
+  },
+  input: (rank, device) => {
+    manualSeed(rank);
+    return randint(0, VOCABULARY, [2, LENGTH], { device });
+  },
+  numel: 6_848,
+  groups: 3,
+  rates: [1e-4, 1e-3],
+  hasDropout: true,
+  roundsInParts: true,
+};
+
+/** The model that a seed draws. */
+export function seeded<M extends nn.AnyModule>(make: () => M, seed: number): M {
+  manualSeed(seed);
+  return make();
 }

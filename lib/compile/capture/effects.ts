@@ -83,6 +83,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     keepsSaved: recorder.level === 'lowered',
     isWholeStep: recorder.isWholeStep,
     unsupported: (what) => recorder.unsupported(what),
+    dependsOn: (path, read) => recorder.guards.addState(path, read),
     beginsAnewAfter: (prepare) => {
       throw (recorder.broken ??= new UnpreparedError(prepare));
     },

@@ -10,6 +10,7 @@ import { layers } from '../../core/hooks.js';
 import type { AnyOp } from '../../core/op.js';
 import { runFake } from '../../eager/fake-backend.js';
 import { recordedEffects, recordedState, recordedValues } from './effects.js';
+import { recordState } from './op-facts.js';
 import type { Recorder } from './recorder.js';
 
 /** Runs `fn`; the ops that it calls go to the recorder, at its level. */
@@ -84,7 +85,7 @@ function recordingLowered<T>(recorder: Recorder, fn: () => T): T {
   const run: Layer = (op, inputs, params, into) => {
     const parts = partsOf(op);
     if (parts !== null) {
-      if (recorder.isWholeStep) recorder.guards.addState(op, params);
+      if (recorder.isWholeStep) recordState(recorder, op, params);
       return [...parts(inputs, params)];
     }
     const operands = inputs.map((t) => recorder.valueOf(t));

@@ -18,6 +18,7 @@ export function recordOpaqueHook(
   if (at < 0 && recorder.level === 'backward')
     recorder.unsupported('a hook ran that manages memory');
   beginPass(recorder);
+  for (const t of memory) recorder.guards.addManaged(t);
   recorder.effect('callOpaque', memory, { fn: at < 0 ? hook : at });
   fill(memory);
 }

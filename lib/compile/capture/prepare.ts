@@ -28,10 +28,19 @@ export function whenPrepared<T>(args: readonly unknown[], attempt: () => T): T {
     try {
       return attempt();
     } catch (error) {
-      if (!(error instanceof UnpreparedError) || count === MAX_PREPARATIONS) throw error;
+      if (!(error instanceof UnpreparedError)) throw error;
+      if (count === MAX_PREPARATIONS) throw endlessError();
       error.prepare();
     }
   }
+}
+
+function endlessError(): CompileError {
+  return new CompileError(
+    `compiler.beforeCapture: expected calls of it only until its function has run, got one in each ` +
+      `of ${MAX_PREPARATIONS} captures, one after the other. Keep what the function makes, and call ` +
+      'beforeCapture only where that is missing.',
+  );
 }
 
 function prepare(args: readonly unknown[]): void {

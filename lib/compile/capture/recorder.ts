@@ -19,7 +19,6 @@ import { replayed } from '../graph/graph-module.js';
 import { metaOf, type Node, type NodeFields, type NodeOrigin, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
 import { BACKWARD } from '../partition/joint-graph.js';
-import { RESHARD } from '../partition/tags.js';
 import { AttributeWrites } from './attributes.js';
 import { Borrowed } from './borrowed.js';
 import { define as distribute, WholeInputs } from './distributed.js';
@@ -27,6 +26,7 @@ import { Draws } from './draws.js';
 import { Epilogue } from './epilogue.js';
 import type { PendingHook } from './hooks.js';
 import { KnownTensors } from './known-tensors.js';
+import { recordOpFacts } from './op-facts.js';
 import { cancelled, refusal } from './refusals.js';
 import { Regions } from './regions.js';
 import { Sites } from './sites.js';
@@ -148,8 +148,7 @@ export class Recorder {
       draw: this.draws.nodeOf(this, params, this.tagsNow()),
       ...this.context(),
     });
-    if (op.runsAgain?.(params)) node.tags = new Set([...node.tags, RESHARD]);
-    if (this.level === 'front') this.guards.addState(op, params);
+    recordOpFacts(this, node, inputs);
     for (let i = 0; i < outputs.length; i++)
       if (outputs[i] !== into) this.define(outputs[i] as Tensor, { node, output: i });
     if (this.level === 'lowered' && op.traits.includes('collective')) this.waits.add(outputs);
@@ -220,7 +219,8 @@ export class Recorder {
     throw this.broken;
   }
 
-  private place(): NodeOrigin {
+  /** Where the program is. */
+  place(): NodeOrigin {
     return this.sites.find(this.level === 'backward' || this.inBackward);
   }
 

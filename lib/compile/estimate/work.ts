@@ -144,12 +144,13 @@ export function communicationWork(
 
 /**
  * The work of an op of the program that communicates: that of a gather or a reduction between its
- * operands and what the waits return.
+ * operands, apart from memory that it manages, and what the waits return.
  */
 function workOfProgram(node: Node, waits: readonly Node[]): CommunicationWork {
   const sum = (metas: readonly (ValueMeta | null)[]): number =>
     metas.reduce((bytes, meta) => bytes + (meta === null ? 0 : bytesOf(meta)), 0);
-  const given = sum(node.inputs.map(metaOfValue));
+  const managed = new Set(node.op?.manages?.(node.params) ?? []);
+  const given = sum(node.inputs.filter((_, i) => !managed.has(i)).map(metaOfValue));
   const returned = sum((waits.length > 0 ? waits : [node]).flatMap(({ metas }) => metas));
   const [most, least] = [Math.max(given, returned), Math.min(given, returned)];
   const ranks = least === 0 ? 2 : Math.max(2, Math.round(most / least));

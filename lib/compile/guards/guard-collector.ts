@@ -4,7 +4,6 @@
  * guards made from them allow the graph only while all are unchanged.
  */
 import type { MemoryFact } from '../../core/backend.js';
-import type { AnyOp } from '../../core/op.js';
 import type { Tensor } from '../../core/tensor.js';
 import { tensors as tensorsIn } from '../../core/tree.js';
 import type { ReboundPlace } from '../rebound.js';
@@ -15,10 +14,10 @@ import { MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
 import { hasOwnProperties, isModule, isOpaqueIterator } from './object-walk.js';
-import { OpState } from './op-state.js';
 import { OptimizerFacts } from './optimizer-facts.js';
 import { ReboundFacts } from './rebound-facts.js';
 import { StateBefore } from './state-before.js';
+import { StateFacts } from './state-facts.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** Facts of a tensor that are compared only if the function read them. */
@@ -50,10 +49,13 @@ export class GuardCollector {
   private readonly before = new Map<object, ReadonlyMap<string, unknown>>();
   private readonly overwritten: (readonly [module: object, name: string])[] = [];
   private readonly optimizers = new Set<object>();
-  private readonly states: OpState[] = [];
+  private readonly states: StateFacts[] = [];
+  private readonly statesRead = new Set<() => unknown>();
   /** Leaves whose hooks count. */
   private readonly leaves = new Set<number | Tensor>();
   private readonly constants = new Set<Tensor>();
+  /** Tensors whose memory the graph fills and frees. */
+  private readonly managed = new Set<Tensor>();
   /** What `.grad` was where it was read: of inputs, by position, and of constants. */
   private readonly grads = new Map<number | Tensor, TensorFacts | null>();
   private readonly reads = new Map<number | Tensor, Set<MemoryFact>>();
@@ -106,10 +108,11 @@ export class GuardCollector {
     return [...tensorsIn(this.given), ...(this.rebound?.tensors ?? [])];
   }
 
-  /** Adds a call whose gradient depends on more than its operands. */
-  addState(op: AnyOp, params: object): void {
-    if (op.gradientState === null) return;
-    const state = new OpState(op, params);
+  /** Adds the value of a function that decides what the graph contains. */
+  addState(path: string, read: () => unknown): void {
+    if (this.statesRead.has(read)) return;
+    this.statesRead.add(read);
+    const state = new StateFacts(path, read);
     if (!state.isEmpty) this.states.push(state);
   }
 
@@ -142,6 +145,11 @@ export class GuardCollector {
   addConstant(constant: Tensor): void {
     this.constants.add(constant);
     if (!this.tensors.has(constant)) this.tensors.set(constant, OUTSIDE);
+  }
+
+  /** Adds a tensor whose memory the graph fills and frees. */
+  addManaged(t: Tensor): void {
+    this.managed.add(t);
   }
 
   /** Adds a tensor whose `.grad` was read: only its metadata counts. */
@@ -208,7 +216,7 @@ export class GuardCollector {
       modules: [...this.modules.values()].filter((facts) => facts !== null),
       states: this.states,
       optimizers: [...this.optimizers].map((optimizer) => new OptimizerFacts(optimizer)),
-      tensors: [...this.tensors].map(([t, path]) => new OuterTensor(t, path)),
+      tensors: [...this.tensors].map(([t, path]) => new OuterTensor(t, path, this.managed.has(t))),
       grads: [...this.grads].map(([owner, grad]) => [owner, grad, pathOf(owner)] as const),
       facts: [
         ...this.memoryFacts(inputs, pathOf),

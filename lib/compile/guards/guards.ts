@@ -10,9 +10,9 @@ import { firstOf, type Matcher, type Slot } from './matcher.js';
 import { areDistinct, forget } from './matcher-factory.js';
 import type { ModeFacts } from './modes.js';
 import type { ModuleFacts } from './module-facts.js';
-import type { OpState } from './op-state.js';
 import type { OptimizerFacts } from './optimizer-facts.js';
 import type { ReboundFacts } from './rebound-facts.js';
+import type { StateFacts } from './state-facts.js';
 import { type OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** A fact of one tensor that is an input, by its position, or from outside. */
@@ -36,8 +36,8 @@ export interface GuardParts {
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: { readonly value: unknown; readonly matcher: Matcher } | null;
   readonly modules: readonly ModuleFacts[];
-  /** The states of calls whose gradients depend on more than their operands. */
-  readonly states: readonly OpState[];
+  /** What decides what calls do, beside their operands. */
+  readonly states: readonly StateFacts[];
   /** Optimizers whose steps are part of the graph. */
   readonly optimizers: readonly OptimizerFacts[];
   /** Tensors from outside; their identity is compared where they are found. */
@@ -66,7 +66,7 @@ export class Guards {
     return matches;
   }
 
-  /** Whether the modes and the arguments are those of the capture. */
+  /** Whether the modes, the states and the arguments are those of the capture. */
   matchArguments(args: readonly unknown[]): boolean {
     const matches = this.matchGiven(args);
     forget(this.parts.slots);
@@ -74,11 +74,14 @@ export class Guards {
   }
 
   private matchGiven(args: readonly unknown[]): boolean {
-    return this.parts.modes.matches() && this.parts.args.matches(args);
+    const { modes, args: expected, states } = this.parts;
+    if (!modes.matches() || !expected.matches(args)) return false;
+    for (let i = 0; i < states.length; i++) if (!(states[i] as StateFacts).matches()) return false;
+    return true;
   }
 
   private matchCall(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
-    const { rebound, receiver, modules, states, optimizers, tensors, constants } = this.parts;
+    const { rebound, receiver, modules, optimizers, tensors, constants } = this.parts;
     if (!this.matchGiven(args)) return false;
     if (rebound !== null && !rebound.matches(inputs)) return false;
     if (receiver !== null && !receiver.matcher.matches(receiver.value)) return false;
@@ -87,7 +90,6 @@ export class Guards {
     for (let i = 0; i < modules.length; i++)
       if (!(modules[i] as ModuleFacts).matches(isCounted, inputs)) return false;
     this.counted = count;
-    for (let i = 0; i < states.length; i++) if (!(states[i] as OpState).matches()) return false;
     for (let i = 0; i < optimizers.length; i++)
       if (!(optimizers[i] as OptimizerFacts).matches()) return false;
     for (let i = 0; i < tensors.length; i++)
@@ -157,11 +159,11 @@ export class Guards {
     return named(this.parts.tensors.find(({ tensor }) => tensor === t)?.path ?? OUTSIDE);
   }
 
-  /** Everything that is compared, as sentences. */
+  /** Everything that is compared, as sentences, each once. */
   sentences(): string[] {
     const { modes, args, rebound, receiver, modules, states, optimizers, tensors, grads, facts } =
       this.parts;
-    return [
+    const all = [
       ...modes.sentences(),
       ...args.sentences('arguments').map(named),
       ...(rebound?.sentences() ?? []),
@@ -172,7 +174,8 @@ export class Guards {
       ...tensors.map(({ path, facts }) => `${path} is the same tensor: ${facts}`),
       ...grads.map(([, expected, path]) => `${path}.grad is ${expected}`),
       ...facts.map(({ path, expected }) => `${path} is ${textOf(expected)}`),
-    ].map(named);
+    ];
+    return [...new Set(all.map(named))];
   }
 }
 

@@ -22,11 +22,14 @@ export class TensorFacts {
   private readonly nodeName: string;
   private readonly isView: boolean;
   private readonly memory: Memory;
+  /** Whether it may have memory or not. */
+  private readonly isManaged: boolean;
   private readonly isAsynchronous: boolean;
   private readonly spec: Sharding['spec'] | null;
   private readonly local: TensorFacts | null;
 
-  constructor(t: Tensor) {
+  /** `isManaged`: the graph fills and frees its memory, so that it does not matter if it has any. */
+  constructor(t: Tensor, isManaged = false) {
     this.type = classOf(t);
     this.dtype = t.dtype;
     this.device = t.device;
@@ -35,7 +38,8 @@ export class TensorFacts {
     this.history = historyOf(t);
     this.nodeName = t.currentGradFn?.name ?? '';
     this.isView = t.base !== null;
-    this.memory = memoryOf(t);
+    this.isManaged = isManaged;
+    this.memory = memoryOf(t, isManaged);
     this.isAsynchronous = isAsynchronous(t);
     this.spec = t.sharding?.spec ?? null;
     this.local = t.sharding === null ? null : new TensorFacts(t.sharding.local);
@@ -50,7 +54,7 @@ export class TensorFacts {
       historyOf(t) === this.history &&
       (this.history !== 'node' || t.currentGradFn?.name === this.nodeName) &&
       (t.base !== null) === this.isView &&
-      memoryOf(t) === this.memory &&
+      memoryOf(t, this.isManaged) === this.memory &&
       isAsynchronous(t) === this.isAsynchronous &&
       (t.constructor === this.type || classOf(t) === this.type) &&
       (t.sharding === null ? this.local === null : this.matchesSharding(t.sharding))
@@ -85,7 +89,7 @@ export class TensorFacts {
   }
 
   difference(path: string, t: Tensor): Difference {
-    return { path, before: String(this), now: String(new TensorFacts(t)) };
+    return { path, before: String(this), now: String(new TensorFacts(t, this.isManaged)) };
   }
 
   /** `float32[2, 3] on cpu, a leaf that requires a gradient`. */
@@ -117,10 +121,10 @@ export class OuterTensor {
   private storage: Storage | null;
   private nbytes: number;
 
-  constructor(tensor: Tensor, path: string) {
+  constructor(tensor: Tensor, path: string, isManaged: boolean) {
     this.tensor = tensor;
     this.path = path;
-    this.facts = new TensorFacts(tensor);
+    this.facts = new TensorFacts(tensor, isManaged);
     this.shape = tensor.shape;
     this.strides = tensor.strides;
     this.storage = tensor.storage;
@@ -154,12 +158,12 @@ export class OuterTensor {
 
 type Memory = 'live' | 'without memory' | 'freed';
 
-const memoryOf = ({ storage, disposed }: Tensor): Memory =>
+const memoryOf = ({ storage, disposed }: Tensor, isManaged: boolean): Memory =>
   storage === null
     ? 'live'
     : disposed || storage.handle === 0
       ? 'freed'
-      : storage.nbytes === 0
+      : storage.nbytes === 0 && !isManaged
         ? 'without memory'
         : 'live';
 

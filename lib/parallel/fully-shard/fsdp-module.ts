@@ -1,6 +1,6 @@
 /** The methods that `fullyShard` adds to a module. */
 import { checkFlag, optionsOf, unexpected } from '../../core/options.js';
-import { type nn, ShardingError } from '../../index.js';
+import { graphBreak, type nn, ShardingError } from '../../index.js';
 import { type FSDPState, stateOf } from './fsdp-state.js';
 
 /** What {@link FSDPModule.unshard} returns with `asyncOp`. */
@@ -135,9 +135,18 @@ const methods: FSDPModule & ThisType<nn.AnyModule> = {
   },
 };
 
+/** What they change is not in graphs, which would repeat what followed the first call. */
+const outsideGraphs = Object.entries(methods).map(([name, method]) => {
+  const value = function (this: nn.AnyModule, ...args: readonly unknown[]): unknown {
+    graphBreak(`${name}() of a sharded module was called`);
+    return Reflect.apply(method, this, args);
+  };
+  return [name, value] as const;
+});
+
 /** Adds the methods as properties that do not count as members of the module. */
 export function addMethods<M extends nn.AnyModule>(module: M): M & FSDPModule {
-  for (const [name, value] of Object.entries(methods))
+  for (const [name, value] of outsideGraphs)
     Object.defineProperty(module, name, {
       value,
       writable: true,

@@ -76,10 +76,11 @@ export class FSDPState implements GroupUser {
       reason: `a module that ${group.op} shards was called`,
       when: () => !this.isInGraphs || compiler.config.skipFsdpHooks,
     };
-    const before = (_: unknown, args: readonly unknown[]): unknown => this.preForward(args);
-    module.registerForwardPreHook(disable(before, options) as never, { prepend: true });
-    const after = (_: unknown, __: unknown, result: unknown): unknown => this.postForward(result);
-    module.registerForwardHook(disable(after, options) as never, { alwaysCall: true });
+    const preForward = (_: unknown, args: readonly unknown[]): unknown => this.preForward(args);
+    module.registerForwardPreHook(disable(preForward, options) as never, { prepend: true });
+    const postForward = (_: unknown, __: unknown, result: unknown): unknown =>
+      this.postForward(result);
+    module.registerForwardHook(disable(postForward, options) as never, { alwaysCall: true });
   }
 
   setReshardAfterForward(value: boolean): void {

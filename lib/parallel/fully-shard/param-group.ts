@@ -328,11 +328,11 @@ export class FSDPParamGroup implements GroupOfOps {
   }
 
   /** @internal */
-  gradientState(): readonly unknown[] {
+  gradientState(): object {
     const { reducesGradients, allReducesGradients, reshardsAfterForward, reduction } = this;
-    if (!reducesGradients) return [reshardsAfterForward, false];
+    if (!reducesGradients) return { reshardsAfterForward, reducesGradients };
     const pending = reduction?.pendingState(allReducesGradients) ?? null;
-    return [reshardsAfterForward, true, allReducesGradients, pending];
+    return { reshardsAfterForward, reducesGradients, allReducesGradients, pending };
   }
 
   /** The memory that backward fills. @internal */

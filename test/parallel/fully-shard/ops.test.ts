@@ -16,6 +16,7 @@ import {
   nn,
   noGrad,
   ones,
+  ShardingError,
   type Tensor,
 } from '../../../lib/index.js';
 import { type GroupOfOps, unshard } from '../../../lib/parallel/fully-shard/ops.js';
@@ -198,4 +199,42 @@ describe('the ops of fullyShard', () => {
     assert.deepEqual([counter.frameCount, counter.opCount], [1, 2]);
     assert.match(String(counter.graphs[0]), /fsdp::unshard/);
   });
+});
+
+describe('the backward pass of a compiled model', () => {
+  for (const backend of ['aot_eager', 'aot_eager_decomp_partition', 'inductor'] as const)
+    for (const sync of [true, false])
+      it(
+        `refuses that setRequiresGradientSync(${!sync}) comes between it and forward (${backend})`,
+        withRanks(2, async (rank) => {
+          const model = sharded(newModel());
+          const run = compile(model, { backend, fullgraph: true });
+          const step = (change: boolean): void => {
+            model.setRequiresGradientSync(sync);
+            const loss = run(inputOf(rank)).square().sum();
+            if (change) model.setRequiresGradientSync(!sync);
+            loss.backward();
+          };
+          step(false);
+          model.zeroGrad();
+          for (let call = 0; call < 2; call++)
+            assert.throws(
+              () => step(true),
+              (error: Error) =>
+                error instanceof ShardingError &&
+                new RegExp(
+                  `was ${sync ? 'on' : 'off'} in the forward pass of a compiled model, and is ` +
+                    `${sync ? 'off' : 'on'}.*Call setRequiresGradientSync before forward`,
+                ).test(error.message),
+            );
+          // The program drops what the failed passes left, as the docs ask.
+          model.zeroGrad();
+          model.setRequiresGradientSync(true);
+          run(inputOf(rank)).square().sum().backward();
+          const expected = sharded(newModel());
+          compile(expected, { backend, fullgraph: true })(inputOf(rank)).square().sum().backward();
+          const grads = [model, expected].map((each) => [...each.parameters()].map((p) => p.grad));
+          assert.deepEqual(await gradsOf(grads[0] as []), await gradsOf(grads[1] as []));
+        }),
+      );
 });

@@ -1,6 +1,8 @@
 /** Random programs that compute and communicate: a list of numbers for each step makes its choices. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import { heldMemory } from '../../../../lib/compile/estimate/held-memory.js';
+import { atLargestShards } from '../../../../lib/compile/estimate/largest-shards.js';
 import {
   type CapturedStep,
   captureStep,
@@ -90,29 +92,25 @@ export function keptBy(graph: Graph): readonly unknown[] {
   ];
 }
 
-/** The most bytes that results of a graph hold at once, if each is freed after its last use. */
-export function peakOf(graph: Graph): number {
-  const owners = new Map<Node, Node>();
-  const ownerOf = (node: Node): Node => owners.get(node) ?? node;
-  const last = new Map<Node, number>();
-  graph.nodes.forEach((node, at) => {
-    const [input] = node.op?.view != null ? node.inputs : [node.into];
-    if (input != null && 'node' in input) owners.set(node, ownerOf(input.node));
-    for (const value of [...node.reads, { node }])
-      if ('node' in value) last.set(ownerOf(value.node), at);
-  });
-  for (const value of graph.outputs)
-    if ('node' in value) last.set(ownerOf(value.node), graph.nodes.length);
+/**
+ * The most bytes that results of a graph hold at once on the rank with the largest shards, if each
+ * is freed after its last use, and what a collective reads after its wait.
+ */
+export function peakOf(given: Graph): number {
+  const graph = atLargestShards(given);
+  const positionOf = new Map(graph.nodes.map((node, at) => [node, at]));
+  const changes = new Array<number>(graph.nodes.length + 1).fill(0);
+  for (const { bytes, nodes, isGiven, isKept } of heldMemory(graph, { untilWaits: true })) {
+    const places = nodes.map((node) => positionOf.get(node) as number);
+    if (isGiven) continue;
+    (changes[Math.min(...places)] as number) += bytes;
+    if (!isKept) (changes[Math.max(...places) + 1] as number) -= bytes;
+  }
   let [now, peak] = [0, 0];
-  graph.nodes.forEach((node, at) => {
-    const bytes = (each: Node): number =>
-      each.kind === 'call' && ownerOf(each) === each
-        ? each.metas.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 4), 0)
-        : 0;
-    now += bytes(node);
+  for (const change of changes) {
+    now += change;
     peak = Math.max(peak, now);
-    for (const [owner, end] of last) if (end === at) now -= bytes(owner);
-  });
+  }
   return peak;
 }
 

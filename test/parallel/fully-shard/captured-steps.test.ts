@@ -1,0 +1,246 @@
+/** Whole train steps of sharded models as one graph: `captureStep` beside the uncompiled step. */
+import assert from 'node:assert/strict';
+import { type CapturedStep, captureStep } from '../../../lib/compile/index.js';
+import { CommDebugMode, DTensor, getRank } from '../../../lib/distributed.js';
+import { CompileError, manualSeed, noGrad, optim, randn, type Tensor } from '../../../lib/index.js';
+import { withRanks } from '../../../lib/testing/index.js';
+import { modelOf } from './compiled-training.js';
+import { failing, type Sharded, VARIANTS, type Variant } from './compiled-variants.js';
+
+type Step = (x: Tensor) => Tensor;
+
+const STEPS = 4;
+
+/** A model with its optimizer, and steps of it. */
+function training(variant: Variant = {}) {
+  const { model } = modelOf(variant, null);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.05, capturable: true });
+  const accumulate: Step = (x) => {
+    const loss = model(x).square().mean();
+    loss.backward();
+    return loss.detach();
+  };
+  const step: Step = (x) => {
+    const loss = accumulate(x);
+    optimizer.step();
+    optimizer.zeroGrad();
+    return loss;
+  };
+  return { model, optimizer, accumulate, step };
+}
+
+type Training = ReturnType<typeof training>;
+
+const batch = (i: number): Tensor => {
+  manualSeed(10 + i);
+  return randn([5, 4]);
+};
+
+const read = async (t: Tensor): Promise<number[]> =>
+  Array.from(await (t.sharding?.local ?? t).detach().contiguous().read(), Number);
+
+/** Shards, gradients and the state of the optimizer. */
+async function stateOf({ model, optimizer }: Training): Promise<unknown> {
+  const seen: unknown[] = [];
+  for (const [name, p] of model.namedParameters()) {
+    const state = Object.entries(optimizer.state.get(p) ?? {});
+    const values = await Promise.all(
+      state.map(async ([key, value]) => [key, await read(value as Tensor)]),
+    );
+    seen.push([name, await read(p), p.grad && (await read(p.grad)), values]);
+  }
+  return seen;
+}
+
+/** The results and the collectives of a call. */
+async function seenOf(run: () => Tensor): Promise<unknown> {
+  const mode = new CommDebugMode();
+  const loss = mode.run(run);
+  return [await read(loss), mode.events.map((e) => `${e.kind} ${e.bytes} ${e.group}`)];
+}
+
+type Captured = CapturedStep<[x: Tensor], Tensor>;
+
+/** Takes the same steps by both, and compares what a rank sees of each. */
+async function assertAlike(
+  eager: Training,
+  other: Training,
+  takes: (training: Training, step: number) => Step,
+  steps = STEPS,
+): Promise<void> {
+  for (let i = 0; i < steps; i++) {
+    const expected = await seenOf(() => takes(eager, i)(batch(i)));
+    const found = await seenOf(() => takes(other, i)(batch(i)));
+    assert.deepEqual(found, expected, `step ${i}`);
+    assert.deepEqual(await stateOf(other), await stateOf(eager), `after step ${i}`);
+  }
+}
+
+/** The step itself for `eager`; for others a graph of it, captured at the first call. */
+function capturing(eager: Training): (training: Training, step: Step) => Step {
+  const captures = new Map<Step, Captured>();
+  return (training, step) => {
+    if (training === eager) return step;
+    return (x) => {
+      const captured = captures.get(step) ?? captureStep(step, [x]);
+      captures.set(step, captured);
+      return captured.run(x);
+    };
+  };
+}
+
+const TRIED = [
+  'default options',
+  'reshardAfterForward: false',
+  'reshardAfterForward: 2 of 4 ranks',
+  'mixed precision',
+  'replicas',
+  'blocks that run twice',
+  'explicit prefetch',
+  'a frozen group',
+  'a block that is gathered before forward',
+  'setReshardAfterBackward(false)',
+];
+
+describe('a captured step of a sharded model', () => {
+  for (const name of TRIED) {
+    const variant = VARIANTS[name] as Variant;
+    it(
+      `trains as the uncompiled step, with ${name}`,
+      withRanks(variant.ranks ?? 2, async () => {
+        const [eager, other] = [training(variant), training(variant)];
+        const by = capturing(eager);
+        await assertAlike(eager, other, (each, i) => {
+          variant.before?.(each.model, i, 0);
+          return by(each, each.step);
+        });
+      }),
+    );
+  }
+
+  it(
+    'sees shards that the program has changed between steps',
+    withRanks(2, async () => {
+      const [eager, other] = [training(), training()];
+      const by = capturing(eager);
+      await assertAlike(eager, other, (each) => {
+        noGrad(() => {
+          for (const p of each.model.parameters()) p.mul_(1.5);
+        });
+        return by(each, each.step);
+      });
+    }),
+  );
+
+  it(
+    'waits until the program has freed parameters that it made whole',
+    withRanks(2, async () => {
+      const [eager, other] = [training(), training()];
+      const by = capturing(eager);
+      await assertAlike(eager, other, (each, i) => {
+        const step = by(each, each.step);
+        if (i === 0) return step;
+        each.model.unshard();
+        if (each === other)
+          assert.throws(() => step(batch(i)), /first\.weight was a Parameter and is another/);
+        each.model.reshard();
+        return step;
+      });
+    }),
+  );
+
+  it(
+    'accumulates if it was captured so, beside one that reduces what has accumulated',
+    withRanks(2, async () => {
+      const [eager, other] = [training(), training()];
+      const by = capturing(eager);
+      await assertAlike(
+        eager,
+        other,
+        (each, i) => {
+          const isLast = i % 2 === 1;
+          each.model.setRequiresGradientSync(isLast);
+          return by(each, isLast ? each.step : each.accumulate);
+        },
+        2 * STEPS,
+      );
+    }),
+  );
+
+  it(
+    'does not serve other reductions than those of its capture, and says which setting changed',
+    withRanks(2, () => {
+      const { model, step } = training();
+      const captured = captureStep(step, [batch(0)]);
+      captured.run(batch(0));
+      model.setRequiresGradientSync(false);
+      assert.equal(captured.matches(batch(1)), false);
+      assert.throws(
+        () => captured.run(batch(1)),
+        (error: Error) =>
+          error instanceof CompileError &&
+          /reducesGradients was true and is false\. Capture the step again/.test(error.message),
+      );
+      model.setRequiresGradientSync(true);
+      captured.run(batch(1));
+    }),
+  );
+
+  it(
+    'refuses to change settings inside, and leaves the model as it was',
+    withRanks(2, async () => {
+      const [eager, other] = [training(), training()];
+      for (const [name, change] of Object.entries(CHANGES))
+        assert.throws(
+          () =>
+            captureStep(
+              (x: Tensor) => {
+                other.model(x).sum().backward();
+                change(other.model);
+                return other.step(x);
+              },
+              [batch(0)],
+            ),
+          (error: Error) =>
+            error instanceof CompileError &&
+            error.message.includes(`${name}() of a sharded module`),
+        );
+      await assertAlike(eager, other, (each) => each.step, 1);
+    }),
+  );
+
+  for (const phase of ['forward', 'backward'] as const)
+    it(
+      `takes whole steps after one that threw in ${phase}`,
+      withRanks(2, async () => {
+        const [eager, other] = [training(), training()];
+        const by = capturing(eager);
+        await assertAlike(eager, other, (each, i) => {
+          const step = by(each, each.step);
+          if (i !== 1) return step;
+          failing.set(getRank(), phase);
+          try {
+            assert.throws(() => step(batch(9)), new RegExp(`failed in ${phase}`));
+          } finally {
+            failing.delete(getRank());
+          }
+          each.model.zeroGrad();
+          for (const p of each.model.parameters()) assert.ok(p instanceof DTensor);
+          return step;
+        });
+      }),
+    );
+});
+
+/** Settings of the methods that a sharded model has. */
+const CHANGES: Readonly<Record<string, (model: Sharded) => void>> = {
+  setRequiresGradientSync: (model) => model.setRequiresGradientSync(false),
+  setRequiresAllReduce: (model) => model.setRequiresAllReduce(false),
+  setReshardAfterForward: (model) => model.setReshardAfterForward(false),
+  setReshardAfterBackward: (model) => model.setReshardAfterBackward(false),
+  setIsLastBackward: (model) => model.setIsLastBackward(false),
+  setUnshardInBackward: (model) => model.setUnshardInBackward(false),
+  setModulesToForwardPrefetch: (model) => model.setModulesToForwardPrefetch([]),
+  unshard: (model) => void model.unshard(),
+  reshard: (model) => model.reshard(),
+};
