@@ -63,8 +63,8 @@ export const registerMultiGradHook = defineFunction(
 
 function cannotRemove(): never {
   throw new CompileError(
-    'remove: the hook was registered while compile captured a function, and every run of the graph ' +
-      'registers it anew. Register it only where it is to stay, or outside of the function.',
+    'remove: the hook was registered while compile captured a function, and every run of the ' +
+      'graph registers it anew. Register it only where it is to stay, or outside of the function.',
   );
 }
 

@@ -87,7 +87,7 @@ export interface CaptureHooks {
    * Throws.
    */
   unsupported(what: string): never;
-  /** Called with what decides what the program does: the capture serves while its value is equal. */
+  /** Called with what decides what the program does: the capture serves while its value stays. */
   dependsOn(path: string, read: () => unknown): void;
   /** Called for what is made once. Throws: the capture begins anew when `prepare` has run. */
   beginsAnewAfter(prepare: () => void): never;

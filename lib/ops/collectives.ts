@@ -125,7 +125,7 @@ function blocksOf(t: Tensor, dim: number): Tensor[] {
   return Array.from({ length: blocks.shape[0] as number }, (_, i) => blocks.select(0, i));
 }
 
-/** The same as {@link into} for rows along a dim behind others: a part of the call for each block. */
+/** As {@link into} for rows along a dim behind others: a part of the call for each block. */
 function intoBlocks(
   name: string,
   { group }: InGroup,

@@ -1,4 +1,4 @@
-/** Graphs as the rank with the largest shards has them, so that estimates are equal on all ranks. */
+/** Graphs as the rank with the largest shards has them: estimates are then equal on all ranks. */
 import type { Shape } from '../../core/shape.js';
 import { copyGraph } from '../graph/copy.js';
 import type { Graph } from '../graph/graph.js';

@@ -6,5 +6,5 @@ export interface RunningGraph {
   readonly kernelCode: string;
 }
 
-/** Who is told of each graph when it starts; null unless somebody asks. @internal */
+/** Gets each graph when it starts; null unless somebody asks. @internal */
 export const graphWatch: { current: ((graph: RunningGraph) => void) | null } = { current: null };

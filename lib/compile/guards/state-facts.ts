@@ -1,4 +1,4 @@
-/** What a program says about itself that decides what a graph contains: guards compare its value. */
+/** What a program says of itself that decides what a graph contains: guards compare its value. */
 import { shown } from '../../core/options.js';
 import { isPlain } from '../../core/plain-object.js';
 import { sameStructure } from '../autograd-capture/structure.js';

@@ -28,7 +28,7 @@ export class TensorFacts {
   private readonly spec: Sharding['spec'] | null;
   private readonly local: TensorFacts | null;
 
-  /** `isManaged`: the graph fills and frees its memory, so that it does not matter if it has any. */
+  /** `isManaged`: the graph fills and frees its memory, so it does not matter if it has any. */
   constructor(t: Tensor, isManaged = false) {
     this.type = classOf(t);
     this.dtype = t.dtype;

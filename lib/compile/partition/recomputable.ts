@@ -83,8 +83,8 @@ export class RecomputeTags {
 
   /** Whether backward computes the node again where no partition weighs what that costs. */
   isRecomputed(node: Node): boolean {
-    // Such an op says itself that it may run again.
-    if (node.op?.runsAgain?.(node.params)) return true;
+    // The op has said so itself, when the node was recorded.
+    if (isResharded(node) && node.op?.runsAgain != null) return true;
     if (isUnrepeatable(node, this.memory)) return false;
     if (communicates(node) && isResharded(node)) return true;
     return regionOf(node) !== undefined && !node.tags.has(SAVE) && !node.tags.has(PREFER_SAVE);

@@ -52,7 +52,7 @@ export interface FlatParamHandleOptions {
   mpParamDtype?: DTypeLike | null;
   /** The dtype in which gradients are reduced; `mpParamDtype` if null. */
   mpReduceDtype?: DTypeLike | null;
-  /** Whether gradients stay in `mpParamDtype` for the optimizer; else they get that of the shards. */
+  /** Whether gradients stay in `mpParamDtype` for the optimizer, or get the dtype of the shards. */
   keepLowPrecisionGrads?: boolean;
   /** The ranks among which the flat parameter is divided; all of the world by default. */
   processGroup?: ProcessGroup | null;

@@ -157,7 +157,7 @@ export class FSDPState implements GroupUser {
     else root.comm.forgetOrder();
   }
 
-  /** The parameters of a forward are whole: those that the program wants early come next. @internal */
+  /** The parameters of a forward are whole: those that are wanted early come next. @internal */
   forwardGathered(): void {
     for (const state of this.forwardPrefetch) state.group.unshard();
   }

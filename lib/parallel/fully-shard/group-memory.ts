@@ -72,8 +72,8 @@ export class GroupMemory {
   private lasting: readonly Tensor[] | null = null;
 
   /**
-   * @param limitsGathers - whether a gather takes the memory of an earlier one as soon as compute is
-   * done with it, or memory besides
+   * @param limitsGathers - whether a gather takes the memory of an earlier one as soon as compute
+   * is done with it, or memory besides
    */
   constructor(plan: MemoryPlan, comm: CommContext, limitsGathers: boolean) {
     this.plan = plan;

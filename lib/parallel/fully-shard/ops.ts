@@ -57,6 +57,13 @@ export interface GroupOfOps {
 
 const options = { communicates: true, keepsNoTensors: true } as const;
 
+/** Both halves of a gather fill the memory of the group, and run again if it is freed between. */
+const gatherOptions = {
+  ...options,
+  managesArgs: [1],
+  runsAgain: (_first: unknown, _memory: unknown, group: GroupOfOps) => group.reshardsAfterForward,
+};
+
 /**
  * The two halves of a gather, of which graphs consist, so that passes can move one of them. The
  * first has a result without elements: backward runs both again, in order.
@@ -64,11 +71,7 @@ const options = { communicates: true, keepsNoTensors: true } as const;
 const startUnshard = library
   .customOp(
     'fsdp::startUnshard',
-    {
-      ...options,
-      managesArgs: [1],
-      runsAgain: (_shards: unknown, _on: unknown, group: GroupOfOps) => group.reshardsAfterForward,
-    },
+    gatherOptions,
     (_shards: readonly Tensor[], _memory: readonly Tensor[], group: GroupOfOps): Tensor => {
       group.beginForward();
       return empty([0], { dtype: uint8, device: 'cpu' });
@@ -79,12 +82,7 @@ const startUnshard = library
 const finishUnshard = library
   .customOp(
     'fsdp::finishUnshard',
-    {
-      ...options,
-      communicates: 'wait',
-      managesArgs: [1],
-      runsAgain: (_started: unknown, _on: unknown, group: GroupOfOps) => group.reshardsAfterForward,
-    },
+    { ...gatherOptions, communicates: 'wait' },
     (
       _started: Tensor,
       _memory: readonly Tensor[],

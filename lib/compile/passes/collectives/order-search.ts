@@ -1,4 +1,4 @@
-/** Finds an order of nodes in which computation hides communication, by one move after the other. */
+/** Finds an order of nodes in which computation hides communication, one move after the other. */
 import type { Node } from '../../graph/node.js';
 import { isOrderedEffect, startsCommunication } from '../../graph/traits.js';
 import type { Estimates, Order } from './estimates.js';
