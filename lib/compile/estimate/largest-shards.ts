@@ -18,7 +18,10 @@ export function atLargestShards(given: Graph): Graph {
   return graph;
 }
 
-/** The size of the largest shard, by that of this rank's shard, where they differ. */
+/**
+ * The size of the largest shard, by that of this rank's shard, where they differ. A shard of one row
+ * keeps its size: dims of size 1 that are broadcast look the same.
+ */
 function largestSizes(graph: Graph): ReadonlyMap<number, number> {
   const sizes = new Map<number, number>();
   for (const node of graph.nodes) {
@@ -26,7 +29,8 @@ function largestSizes(graph: Graph): ReadonlyMap<number, number> {
     const { group, rows } = node.params as { group: { rank: number }; rows?: readonly number[] };
     const own = rows?.[group.rank];
     const largest = Math.max(...(rows ?? []));
-    if (own !== undefined && own < largest) sizes.set(own, Math.max(largest, sizes.get(own) ?? 0));
+    if (own !== undefined && own !== 1 && own < largest)
+      sizes.set(own, Math.max(largest, sizes.get(own) ?? 0));
   }
   return sizes;
 }
@@ -40,7 +44,9 @@ function resized(meta: ValueMeta, sizes: ReadonlyMap<number, number>): ValueMeta
 /** Dense strides of a shape, whose dims are in the order of others. */
 function stridesLike(strides: Shape, shape: Shape): Shape {
   const made = [...strides];
-  const dims = [...shape.keys()].sort((a, b) => (strides[a] as number) - (strides[b] as number));
+  const dims = [...shape.keys()].sort(
+    (a, b) => (strides[a] as number) - (strides[b] as number) || b - a,
+  );
   let stride = 1;
   for (const dim of dims) {
     if (strides[dim] === 0) continue;

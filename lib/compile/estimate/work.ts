@@ -2,7 +2,7 @@
 
 import type { CollectiveCall, CollectiveGroup } from '../../core/collective.js';
 import type { CommandWriter } from '../../core/command.js';
-import { numelOf } from '../../core/shape.js';
+import { contiguousStrides, numelOf } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
 import { trafficOf } from '../../core/traffic.js';
 import type { Node, Value, ValueMeta } from '../graph/node.js';
@@ -70,7 +70,7 @@ function writtenBeside(node: Node): (ValueMeta | null)[] {
   return node.into === null && node.op?.mutates != null ? writtenValues(node).map(metaOfValue) : [];
 }
 
-/** What the op declares as its cost, when it writes its command. */
+/** What the op declares as its cost, when it writes its command; strides do not change it. */
 function operationsOf(node: Node): number {
   let operations = 0;
   const count: Pick<CommandWriter, 'cost'> = {
@@ -84,12 +84,17 @@ function operationsOf(node: Node): number {
   }) as CommandWriter;
   node.op?.lower?.(
     writer,
-    standIns(node),
-    node.metas.map((meta) => standIn(meta)),
+    node.inputs.map((value) => ('number' in value ? value.number : denseStandIn(value))),
+    node.metas.map((_, output) => denseStandIn({ node, output })),
     node.params,
   );
   return operations;
 }
+
+const denseStandIn = ({ node, output }: { node: Node; output: number }): Tensor => {
+  const meta = node.metas[output] as ValueMeta;
+  return standIn({ ...meta, strides: contiguousStrides(meta.shape) });
+};
 
 /** Sizes that collectives have among their parameters. */
 interface CollectiveParams {

@@ -12,8 +12,10 @@ import {
 import { functional } from '../../../../lib/distributed.js';
 import {
   ArgumentError,
+  autograd,
   dropout,
   library,
+  nn,
   ones,
   randn,
   type Tensor,
@@ -256,6 +258,25 @@ describe('reorderForOverlap', () => {
     assert.equal(new Set(texts).size, 1, texts.join('\n'));
     assert.match(texts[0] as string, /^allGather matmul /);
   });
+
+  for (const rows of [
+    [2, 1],
+    [2, 0],
+    [3, 2],
+  ])
+    it(`counts products of rows on ranks with shards of ${rows.join(' and ')}`, async () => {
+      await onRanks(2, async (rank) => {
+        const step = captureStep(
+          (x: Tensor, w: Tensor) => {
+            const whole = functional.allGatherTensor(x, 1, undefined, { sizes: rows });
+            const [gradient] = autograd.grad(nn.functional.linear(x, w).square().sum(), [w]);
+            return [whole.sum(), gradient as Tensor];
+          },
+          [randn([3, rows[rank] as number, 8]), randn([4, 8]).requiresGrad_()],
+        );
+        assert.match(callsAfter(step.graph, reorder()), /rowsProduct/);
+      });
+    });
 
   it('takes a new order only for the gain that is asked for', async () => {
     await onGraph(products, (graph) => {
