@@ -13,9 +13,8 @@ const CASES = { '000': 9, '001': 24, '002': 8, '003': 10, '004': 19 } as const;
 /** Those that PyTorch runs on GPUs only. The tests of 003 run on each device that there is. */
 const ON_GPUS = {
   '000': [1, 4, 5, 6, 7, 8, 9],
-  // 001.19 and 002.3 assert on the text of graphs, and have no half on GPUs yet.
-  '001': [11, 14, 16, 18, 20, 21, 22, 23, 24],
-  '002': [2, 4, 5, 6, 7, 8],
+  '001': [11, 14, 16, 18, 19, 20, 21, 22, 23, 24],
+  '002': [2, 3, 4, 5, 6, 7, 8],
   '004': [3, 5, 19],
 } as const;
 

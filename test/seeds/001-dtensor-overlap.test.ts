@@ -3,151 +3,10 @@
  * test_dtensor_compile.py requires it.
  */
 import assert from 'node:assert/strict';
-import { inductor, runAndGetKernelCode } from '../../lib/compile/index.js';
-import {
-  ColwiseParallel,
-  type DeviceMesh,
-  initDeviceMesh,
-  PrepareModuleInput,
-  parallelizeModule,
-  Replicate,
-  RowwiseParallel,
-  Shard,
-} from '../../lib/distributed.js';
-import { compile, manualSeed, nn, noGrad, rand, randn, type Tensor } from '../../lib/index.js';
-import { CompileCounterWithBackend, FileCheck, withRanks } from '../../lib/testing/index.js';
+import { withRanks } from '../../lib/testing/index.js';
 import { onRanks } from '../distributed/support/on-ranks.js';
-import { assertAsEager, FULL, factsOf, leavesNoMemory } from './compiled.js';
-
-class FakeAttention extends nn.Module {
-  wq = new nn.Linear(16, 16);
-  wk = new nn.Linear(16, 16);
-  wv = new nn.Linear(16, 16);
-  wo = new nn.Linear(16, 16);
-  forward(x: Tensor): Tensor {
-    const [q, k, v] = [this.wq(x), this.wk(x), this.wv(x)];
-    return this.wo(q.add(k).add(v));
-  }
-}
-
-/** The same, with a product behind the first three that needs no other rank. */
-class AttentionWithProduct extends FakeAttention {
-  own = randn([64, 64]);
-  override forward(x: Tensor): Tensor {
-    const [q, k, v] = [this.wq(x), this.wk(x), this.wv(x)];
-    return this.wo(q.add(k).add(v).mul(this.own.matmul(this.own).sum()));
-  }
-}
-
-class FakeTransformerBlock extends nn.Module {
-  readonly attn: FakeAttention;
-  constructor(attn: FakeAttention) {
-    super();
-    this.attn = attn;
-  }
-  forward(x: Tensor): Tensor {
-    return this.attn(x);
-  }
-}
-
-class FakeTransformer extends nn.Module<[x: Tensor], Tensor> {
-  readonly block: FakeTransformerBlock;
-  constructor(attn = new FakeAttention()) {
-    super();
-    this.block = new FakeTransformerBlock(attn);
-  }
-  override forward(x: Tensor): Tensor {
-    return this.block(x);
-  }
-}
-
-function parallelized(model: FakeTransformer, mesh: DeviceMesh): FakeTransformer {
-  parallelizeModule(model.block, mesh, {
-    attn: PrepareModuleInput({ inputLayouts: Shard(0), desiredInputLayouts: Replicate() }),
-    'attn.wq': ColwiseParallel(),
-    'attn.wk': ColwiseParallel(),
-    'attn.wv': ColwiseParallel(),
-    'attn.wo': RowwiseParallel({ outputLayouts: Shard(0) }),
-  });
-  return model;
-}
-
-/** Runs `fn` with the setting, which captures read; `fn` must not await before they are made. */
-function withReorder<T>(value: boolean, fn: () => T): T {
-  const { config } = inductor;
-  const before = config.reorderForComputeCommOverlap;
-  config.reorderForComputeCommOverlap = value;
-  try {
-    return fn();
-  } finally {
-    config.reorderForComputeCommOverlap = before;
-  }
-}
-
-/** The lines of collectives and waits. */
-const communication = (code: string): string[] =>
-  code.split('\n').filter((line) => /allGather|reduceScatter|allReduce|waitTensor\(/.test(line));
-
-/** The ops of lines, by the names before their operands. */
-const opsIn = (code: string): string[] =>
-  code.split('\n').flatMap((line) => /^(?:[\w, ]+ = )?(\w+)\(/.exec(line)?.[1] ?? []);
-
-/** Trains a step, compiled and not; the commands of the forward and the backward graph. */
-async function compare(rank: number, reorders: boolean): Promise<readonly string[]> {
-  const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
-  manualSeed(1);
-  const model = parallelized(new FakeTransformer(), mesh);
-  const counter = CompileCounterWithBackend('inductor');
-  const compiled = compile(model, { ...FULL, backend: counter });
-  let codes: readonly string[] = [];
-  await assertAsEager<(x: Tensor) => Tensor>(model, compiled, async (run) => {
-    manualSeed(rank);
-    model.zeroGrad();
-    const x = rand([20, 16]).requiresGrad_();
-    const [out, ran] = withReorder(reorders, () =>
-      runAndGetKernelCode(() => {
-        const result = run(x);
-        result.sum().backward();
-        return result;
-      }),
-    );
-    codes = ran;
-    assert.deepEqual(out.shape, [20, 16]);
-    return factsOf([out, x.grad, ...[...model.parameters()].map((p) => p.grad)]);
-  });
-  assert.equal(counter.frameCount, 1);
-  assert.equal(codes.length, 2);
-  FileCheck()
-    .check('buf0 = allGather(primal')
-    .check('waitTensor(buf0)')
-    .check('matmul(buf0,')
-    .check('reduceScatter(')
-    .run(codes[0] as string);
-  const backward = opsIn(codes[1] as string);
-  const beside = backward.slice(backward.indexOf('reduceScatter') + 1, -1);
-  // The gradients of four layers are computed while that of the input is reduced.
-  assert.deepEqual(beside, reorders ? new Array(4).fill(['matmul', 'sum']).flat() : [], codes[1]);
-  return codes.map((code) => communication(code).join('\n'));
-}
-
-/** The product that needs no other rank stands between the gather and its wait. */
-async function compareWithProduct(rank: number, reorders: boolean): Promise<readonly string[]> {
-  const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
-  manualSeed(1);
-  const model = parallelized(new FakeTransformer(new AttentionWithProduct()), mesh);
-  const compiled = compile(model, { ...FULL, backend: 'inductor' });
-  manualSeed(rank);
-  const x = rand([20, 16]);
-  const expected = await factsOf([noGrad(() => model(x))]);
-  const [found, [code = '']] = withReorder(reorders, () =>
-    noGrad(() => runAndGetKernelCode(compiled, x)),
-  );
-  assert.deepEqual(await factsOf([found]), expected);
-  const ops = opsIn(code);
-  const between = ops.slice(ops.indexOf('allGather') + 1, ops.indexOf('waitTensor'));
-  assert.deepEqual(between, reorders ? ['matmul', 'sum'] : [], code);
-  return communication(code);
-}
+import { compareOrder, compareOrderWithProduct } from './001-overlap.js';
+import { leavesNoMemory } from './compiled.js';
 
 /** Every rank loads the library first, which takes long on a busy machine. */
 const PROCESSES = { mode: 'process', timeoutMs: 120_000 } as const;
@@ -161,12 +20,14 @@ describe('a tensor-parallel model that gathers its input', () => {
       : 'keeps the order of the program';
 
     it(`seed 001.19: waits before the first product, and ${order}, in one frame`, async () => {
-      const [first, second] = await onRanks(2, (rank) => compare(rank, reorders));
+      const [first, second] = await onRanks(2, (rank) => compareOrder('cpu', rank, reorders));
       assert.deepEqual(first, second);
     });
 
     it(`seed 001.19: with a product of its own ${order}`, async () => {
-      const [first, second] = await onRanks(2, (rank) => compareWithProduct(rank, reorders));
+      const [first, second] = await onRanks(2, (rank) =>
+        compareOrderWithProduct('cpu', rank, reorders),
+      );
       assert.deepEqual(first, second);
     });
 
@@ -175,8 +36,8 @@ describe('a tensor-parallel model that gathers its input', () => {
       withRanks(
         2,
         async (rank) => {
-          await compare(rank, reorders);
-          await compareWithProduct(rank, reorders);
+          await compareOrder('cpu', rank, reorders);
+          await compareOrderWithProduct('cpu', rank, reorders);
         },
         PROCESSES,
       ),
