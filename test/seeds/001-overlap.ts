@@ -142,8 +142,10 @@ export async function compareOrder(
     .run(codes[0] as string);
   const backward = opsIn(codes[1] as string);
   const beside = backward.slice(backward.indexOf('reduceScatter') + 1, -1);
-  // The gradients of four layers are computed while that of the input is reduced.
-  assert.deepEqual(beside, reorders ? new Array(4).fill(['matmul', 'sum']).flat() : [], codes[1]);
+  // The gradients of four layers can be computed while that of the input is reduced; on a GPU those
+  // of one take as long as the reduction.
+  const layers = reorders ? (device === 'cpu' ? 4 : 1) : 0;
+  assert.deepEqual(beside, new Array(layers).fill(['matmul', 'sum']).flat(), codes[1]);
   return codes.map((code) => communication(code).join('\n'));
 }
 
