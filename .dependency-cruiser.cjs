@@ -33,12 +33,13 @@ const folders = {
 
 /**
  * Parallel training is written as users could write it: on what is public. Checks of options,
- * arithmetic of shapes and values as JSON give it no power over anything.
+ * arithmetic of shapes, values as JSON and a list of its classes give it no power over anything.
  */
 const publicEntries = [
   'index.ts',
   'distributed/index.ts',
   'dtensor/index.ts',
+  'core/library-exports.ts',
   'core/options.ts',
   'core/shape.ts',
   'core/chunks.ts',
@@ -106,9 +107,9 @@ module.exports = {
     {
       name: 'no-cycles',
       comment:
-        'Break the cycle by handing the later part over at run time. Op files may refer to one another: gradients are written in ops.',
+        'Break the cycle by handing the later part over at run time. Op files may refer to one another: gradients are written in ops. Entries declare their own namespaces.',
       severity: 'error',
-      from: { pathNot: '^lib/ops/' },
+      from: { pathNot: '^lib/ops/|^lib/(compile/|spmd/|testing/)?(index|distributed)\\.ts$' },
       to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
     },
     {

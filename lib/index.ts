@@ -1,5 +1,7 @@
 /** Shardwise: tensors, automatic differentiation, `nn`, `optim` and `compile`, on CPU and CUDA. */
 import './runtime.js';
+import { declareExports } from './core/library-exports.js';
+import * as entry from './index.js';
 
 export * as amp from './amp/index.js';
 export {
@@ -97,3 +99,5 @@ export * as nn from './nn/index.js';
 export * from './ops/index.js';
 export * as optim from './optim/index.js';
 export * as profiler from './profiler/index.js';
+
+declareExports(entry);

@@ -1,6 +1,7 @@
 /** Compiled functions and modules: the captures of each, and what runs in place of a call. */
 import { insideModule } from '../core/call-context.js';
 import { layers } from '../core/hooks.js';
+import { declareMade } from '../core/library-exports.js';
 import { type ModuleCall, moduleCalls } from '../core/module-calls.js';
 import type { AnyFunction } from './capture/capture.js';
 import { suspends } from './capture/refusals.js';
@@ -51,10 +52,10 @@ export function compiledFunction(
   const run = withCaptures(fn, settings, module);
   if (module === null) return run;
   const forward = withCaptures(forwardOf(module), settings, module);
-  return (...args) => {
+  return declareMade((...args: unknown[]) => {
     if (isExcluded()) return fn(...args);
     return hasDisabledHooks(module) ? moduleCalls.withHooks(module, args, forward) : run(...args);
-  };
+  });
 }
 
 /** The `forward` of a module as a function, which runs no hooks. */
@@ -73,21 +74,20 @@ function withCaptures(
   settings: CompileSettings,
   module: object | null,
 ): AnyFunction {
-  return function run(this: unknown, ...args): unknown {
+  return declareMade(function run(this: unknown, ...args: unknown[]): unknown {
     if (isExcluded()) return Reflect.apply(fn, this, args);
     let all = caches.get(run);
     if (all === undefined) {
-      all = new ByReceiver(
-        fn,
-        (bound, receiver) =>
-          new Captures(bound, receiver, settings, module ?? moduleIn(receiver), frameOf),
-      );
+      all = new ByReceiver(fn, (bound, receiver) => {
+        const of = module ?? moduleIn(receiver);
+        return new Captures(bound, receiver, settings, of, frameOf, module === null ? fn : null);
+      });
       caches.set(run, all);
     }
     const captures = all.of(this);
     explained?.add(captures);
     return captures.call(args);
-  };
+  });
 }
 
 const moduleIn = (receiver: object | null): object | null =>

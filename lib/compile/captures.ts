@@ -13,7 +13,13 @@ import { runGraph, runUncompiled } from './capture/boundaries.js';
 import { type AnyFunction, type Capture, capture } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { UnpreparedError, whenPrepared } from './capture/prepare.js';
-import { cancelled, isAsynchronous, suspendedError, suspends } from './capture/refusals.js';
+import {
+  cancelled,
+  isAsynchronous,
+  suspendedError,
+  suspends,
+  WITHOUT_FULLGRAPH,
+} from './capture/refusals.js';
 import {
   type CaptureRecord,
   type Compiled,
@@ -37,6 +43,7 @@ import { freedInCapture, freedInGraph, freedTensor } from './freed-tensor.js';
 import { copyGraph } from './graph/copy.js';
 import type { Graph } from './graph/graph.js';
 import { GraphModule } from './graph/graph-module.js';
+import { ClosureClock } from './guards/closure-facts.js';
 import type { Difference } from './guards/facts.js';
 import { GuardCollector } from './guards/guard-collector.js';
 import type { Guards } from './guards/guards.js';
@@ -46,6 +53,7 @@ import type { CompileSettings } from './options.js';
 import { backendOfCompile, checkOutputs, madeBy, ownCallError } from './outputs.js';
 import { ReboundPlaces } from './rebound.js';
 import { reportLimit } from './recompile-limit.js';
+import { Verifier } from './verify.js';
 
 type Tensors = readonly Tensor[];
 
@@ -102,6 +110,14 @@ export class Captures {
   /** What the function finds in attributes of its module; null if it has none. */
   private readonly rebound: ReboundPlaces | null;
   private readonly frameOf: FrameOf;
+  /** The function of the program, whose variables guards compare; null for a module. */
+  private readonly own: object | null;
+  private readonly clock = new ClosureClock();
+  /** Compares graphs with uncompiled runs; null if the option does not ask for it. */
+  private readonly verifier: Verifier | null;
+  /** Whether the function has run to see whether it assigns to a variable; and that variable. */
+  private isProbed = false;
+  private assigned: string | null = null;
 
   constructor(
     fn: AnyFunction,
@@ -109,12 +125,15 @@ export class Captures {
     settings: CompileSettings,
     module: object | null,
     frameOf: FrameOf,
+    own: object | null = null,
   ) {
+    this.own = own;
     this.frameOf = frameOf;
     this.rebound = module === null ? null : new ReboundPlaces(module);
     this.fn = fn;
     this.receiver = receiver;
     this.settings = settings;
+    this.verifier = settings.verify === null ? null : new Verifier(nameOf(fn), settings.verify);
     this.program = new LazyProgram(nameOf(fn), settings.backend, (graph) => this.addSegment(graph));
     this.program.isAsynchronous = isAsynchronous(fn);
   }
@@ -126,18 +145,34 @@ export class Captures {
 
   call(args: readonly unknown[]): unknown {
     const inputs = this.rebound?.inputsOf(args) ?? tensorsIn(args);
-    const entry =
-      this.find(args, inputs) ??
-      inRegion('compile', nameOf(this.fn), () => immediately(() => this.make(args, inputs)));
+    let entry = this.find(args, inputs);
+    if (entry === null) {
+      const made = inRegion('compile', nameOf(this.fn), () =>
+        immediately(() => this.make(args, inputs)),
+      );
+      if (made instanceof GuardCollector) return this.probe(args, made);
+      entry = made;
+    }
     this.latest = entry;
     if (entry === null || entry.run === null) return this.callUncompiled(args, entry !== null);
     entry.lastUse = ++this.calls;
+    const expected = this.verifier?.expect(this.fn, args, entry.guards.outerTensors()) ?? null;
     const outputs = this.run(entry, args, inputs);
     if (entry.unchecked !== null) {
       checkOutputs(backendOfCompile(this.settings.backend), this.title, outputs, entry.unchecked);
       entry.unchecked = null;
     }
-    return entry.rebuild(outputs, inputs);
+    const result = entry.rebuild(outputs, inputs, args);
+    if (expected !== null) this.verifier?.check(expected, result, args);
+    return result;
+  }
+
+  /** Runs a function that seems to assign to variables before the first capture, to see whether. */
+  private probe(args: readonly unknown[], { closures }: GuardCollector): unknown {
+    this.isProbed = true;
+    const result = this.callUncompiled(args, true);
+    this.assigned = closures.reboundVariable();
+    return result;
   }
 
   private run(entry: Entry, args: readonly unknown[], inputs: Tensors): Tensors {
@@ -168,14 +203,16 @@ export class Captures {
   }
 
   private find(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
-    const { latest, entries } = this;
-    if (latest !== null && serves(latest, args, inputs)) return latest;
-    for (const entry of entries) if (entry !== latest && serves(entry, args, inputs)) return entry;
+    const { latest, entries, clock } = this;
+    clock.tick();
+    if (latest !== null && serves(latest, args, inputs, clock)) return latest;
+    for (const entry of entries)
+      if (entry !== latest && serves(entry, args, inputs, clock)) return entry;
     return null;
   }
 
-  /** A new capture; null beyond the limit. */
-  private make(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
+  /** A new capture; null beyond the limit; a collector if the function must run once before. */
+  private make(args: readonly unknown[], inputs: readonly Tensor[]): Entry | GuardCollector | null {
     const { signal, fullgraph } = this.settings;
     if (signal?.aborted) throw cancelled(signal);
     const rank = currentRuntime();
@@ -203,10 +240,11 @@ export class Captures {
     others: readonly Entry[],
     because: readonly Difference[],
     isFull: boolean,
-  ): Entry | null {
+  ): Entry | GuardCollector | null {
     const rank = currentRuntime();
     const dynamic = this.dynamicGraphs(rank);
     const { collector, captured } = whenPrepared(args, () => this.capture(args));
+    if (captured === null) return collector;
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
     const sample =
       captured instanceof CompileError
@@ -243,7 +281,7 @@ export class Captures {
   }
 
   private collector(args: readonly unknown[]): GuardCollector {
-    return new GuardCollector(args, this.receiver, this.rebound?.places());
+    return new GuardCollector(args, this.receiver, this.rebound?.places(), this.own);
   }
 
   private dynamicGraphs(rank: RankRuntime): DynamicGraphs {
@@ -302,21 +340,26 @@ export class Captures {
     this.entries.splice(this.entries.indexOf(least), 1);
   }
 
-  /** A capture, or the reason why the function runs uncompiled. */
+  /** A capture, or the reason why the function runs uncompiled; null if it must run once before. */
   private capture(args: readonly unknown[]): {
     collector: GuardCollector;
-    captured: Capture | CompileError;
+    captured: Capture | CompileError | null;
   } {
     const { fullgraph, signal } = this.settings;
     const collector = this.collector(args);
     try {
       if (suspends(this.fn)) throw suspendedError(nameOf(this.fn));
+      if (this.assigned !== null) throw assignsError(this.assigned);
+      if (collector.closures.mayAssign && !this.isProbed && !fullgraph)
+        return { collector, captured: null };
       return { collector, captured: capture(this.fn, args, collector, signal) };
     } catch (error) {
       collector.restore();
       if (error instanceof UnpreparedError) throw error;
       if (fullgraph || !(error instanceof CompileError) || signal?.aborted)
         throw freedTensor(error, nameOf(this.fn), args, () => freedInCapture(error, collector));
+      const rebound = this.assigned ?? collector.closures.reboundVariable();
+      if (rebound !== this.assigned) throw assignedError(rebound as string);
       return { collector, captured: error };
     }
   }
@@ -331,8 +374,29 @@ export class Captures {
   }
 }
 
-const serves = ({ byArguments, guards }: Entry, args: readonly unknown[], inputs: Tensors) =>
-  byArguments ? guards.matchArguments(args) : guards.match(args, inputs);
+/** Why a function that was seen to assign to a variable runs uncompiled. */
+const assignsError = (path: string): CompileError =>
+  new CompileError(
+    `compile: the function assigns to ${path}, a variable outside of it, when it runs. A graph ` +
+      `cannot repeat that: keep such state in a tensor, or ${WITHOUT_FULLGRAPH}`,
+    { changed: path },
+  );
+
+/** Nothing can put the variable back, so the function cannot run again for this call. */
+const assignedError = (path: string): CompileError =>
+  new CompileError(
+    `compile: the function assigned to ${path}, a variable outside of it, while it was captured, ` +
+      'and nothing can undo that. Keep such state in an object or a tensor, or exclude what ' +
+      'assigns to it by compiler.disable',
+    { changed: path },
+  );
+
+const serves = (
+  { byArguments, guards }: Entry,
+  args: readonly unknown[],
+  inputs: Tensors,
+  clock: ClosureClock,
+): boolean => (byArguments ? guards.matchArguments(args) : guards.match(args, inputs, clock));
 
 const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>
   entries.filter(({ run, guards }) => run === null && guards.matchArguments(args)).length;

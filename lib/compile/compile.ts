@@ -4,6 +4,7 @@
  */
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
+import { declareMade } from '../core/library-exports.js';
 import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
 import { type AnyFunction, compiledFunction } from './cache.js';
 import { isCompiling, refuse } from './capture/capture.js';
@@ -76,7 +77,7 @@ export function disable<A extends readonly unknown[], R>(
     return immediately(() => (recursive ? withoutCompiled(() => fn(...args)) : fn(...args)));
   };
   addDisabled(excluded, isNow);
-  return excluded;
+  return declareMade(excluded);
 }
 
 const always = (): boolean => true;
@@ -95,8 +96,8 @@ export type CompilableModule = ((...args: never[]) => unknown) & { readonly forw
  * A function is captured `compiler.config.recompileLimit` times at most. Then calls that no graph
  * serves run uncompiled, and a warning says what changed between the captures.
  *
- * JavaScript code other than ops runs during captures only, and variables that the function closes
- * over are constants of the graph: see docs/compile.md.
+ * JavaScript code other than ops runs during captures only. Objects that the function closes over
+ * are compared at each call, numbers and strings at some calls: see docs/compile.md.
  *
  * @throws ArgumentError if a backend or option is unknown. A call throws FreedError if it uses an
  * argument that was freed, and CompileError if `signal` is aborted or the backend returns no

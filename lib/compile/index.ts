@@ -1,5 +1,7 @@
 /** `shardwise/compile`: graphs, tracing, fake tensors. */
 import '../runtime.js';
+import { declareExports } from '../core/library-exports.js';
+import * as entry from './index.js';
 
 export {
   type AotAutogradOptions,
@@ -68,3 +70,5 @@ export type { Distribute } from './step/distribute.js';
 export type { StepGradient } from './step/gradients.js';
 export type { StepInput } from './step/lifts.js';
 export type { StepRole } from './step/names.js';
+
+declareExports(entry);

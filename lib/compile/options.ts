@@ -1,6 +1,6 @@
 /** The options of `compile`. */
 import { ArgumentError } from '../core/errors.js';
-import { optionsOf, unexpected } from '../core/options.js';
+import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { type BackendName, backendOf, type CompileBackend } from './backends.js';
 
 /** Options of `compile`. */
@@ -26,6 +26,12 @@ export interface CompileOptions {
    * CompileError. Graphs that are there still run.
    */
   signal?: AbortSignal;
+  /**
+   * Compares each call of this number with an uncompiled run, on copies of the arguments and with
+   * the same random numbers; a CompileError names the first result that differs. It is for tests:
+   * such a call reads values, and takes as long as both. By default none is compared.
+   */
+  verify?: number;
 }
 
 /** Options as {@link checkedOptions} returns them. */
@@ -35,6 +41,8 @@ export interface CompileSettings {
   /** Null: from the second shape on. */
   readonly dynamic: boolean | null;
   readonly signal: AbortSignal | null;
+  /** Each call of this number is compared with an uncompiled run; null for none. */
+  readonly verify: number | null;
 }
 
 /** Allowed values of each option; null for options that are checked elsewhere. */
@@ -44,6 +52,7 @@ const knownOptions: Record<keyof CompileOptions, readonly unknown[] | null> = {
   dynamic: [true, false, undefined],
   mode: ['default', undefined],
   signal: null,
+  verify: null,
 };
 const OPTION_NAMES = Object.keys(knownOptions).join(' ');
 
@@ -68,10 +77,12 @@ export function checkedOptions(options: CompileOptions): CompileSettings {
     fullgraph = false,
     signal = null,
     dynamic = null,
+    verify = null,
   } = optionsOf('compile', options, OPTION_NAMES);
   const compiler = backendOf(backend);
   checkOptions(options);
   if (signal !== null && !(signal instanceof AbortSignal))
     throw unexpected('compile', 'signal', 'an AbortSignal', signal);
-  return { backend: compiler, fullgraph, dynamic, signal };
+  if (verify !== null) checkNumber('compile', 'verify', verify, { from: 1, whole: true });
+  return { backend: compiler, fullgraph, dynamic, signal, verify };
 }

@@ -28,8 +28,18 @@ export function map<T>(fn: (t: Tensor) => Tensor, value: T): T;
 export function map(fn: (t: Tensor) => unknown, value: unknown): unknown;
 export function map(fn: (t: Tensor) => unknown, value: unknown): unknown {
   checkFunction('tree.map', 'fn', fn);
-  return mapped(fn, value, 0);
+  return mapLeaves(fn, (leaf) => leaf, value);
 }
+
+/**
+ * As {@link map}, with `other` of each object in place of it: if that is another value than the
+ * object, nothing is copied. @internal
+ */
+export const mapLeaves = (
+  fn: (t: Tensor) => unknown,
+  other: (value: object) => unknown,
+  value: unknown,
+): unknown => mapped(fn, other, value, 0);
 
 /**
  * All tensors of a value in the order in which {@link map} visits them.
@@ -43,10 +53,17 @@ export function tensors(value: unknown): Tensor[] {
   return found;
 }
 
-function mapped(fn: (t: Tensor) => unknown, value: unknown, level: number): unknown {
+function mapped(
+  fn: (t: Tensor) => unknown,
+  other: (value: object) => unknown,
+  value: unknown,
+  level: number,
+): unknown {
   if (value instanceof Tensor) return fn(value);
   if (typeof value !== 'object' || value === null) return value;
-  const inner = (item: unknown): unknown => mapped(fn, item, level + 1);
+  const replaced = other(value);
+  if (replaced !== value) return replaced;
+  const inner = (item: unknown): unknown => mapped(fn, other, item, level + 1);
   if (Array.isArray(value)) {
     checkLevel('tree.map', level);
     return value.map(inner);

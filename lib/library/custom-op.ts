@@ -4,6 +4,7 @@
 import type { Device } from '../core/device.js';
 import type { DTypeLike } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
+import { declareMade } from '../core/library-exports.js';
 import { opByName } from '../core/op.js';
 import { checkFlag, checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
 import type { Shape } from '../core/shape.js';
@@ -153,7 +154,7 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(
     throw new ArgumentError(`customOp: an op named "${name}" is already defined`, { name });
   const custom = new CustomOpEntry<A, R>(name, checked, fn);
   const call = (...args: A): R => custom.call(args);
-  return Object.assign(call, {
+  return Object.assign(declareMade(call), {
     opName: name,
     registerFake(
       describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void,

@@ -1,6 +1,8 @@
 /** `shardwise/spmd`: train steps compiled for several ranks, and passes over their graphs. */
 import '../runtime.js';
 import '../runtime-distributed.js';
+import { declareExports } from '../core/library-exports.js';
+import * as entry from './index.js';
 
 export type { LinkRates, Rates, RatesName } from '../compile/estimate/rates.js';
 export type { Lane } from '../compile/estimate/tasks.js';
@@ -48,3 +50,5 @@ export {
   type GraphModuleTransformationOptions,
   type StepTransformation,
 } from './transformation.js';
+
+declareExports(entry);

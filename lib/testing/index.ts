@@ -1,8 +1,12 @@
 /** The entry `shardwise/testing`: tests of several ranks, compile counters, and text checks. */
 import '../runtime-distributed.js';
+import { declareExports } from '../core/library-exports.js';
+import * as entry from './index.js';
 
 export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';
 export { FakeStore } from './fake-store.js';
 export { FileCheck } from './file-check.js';
 export { type SlowConnection, slowCollectives } from './slow-collectives.js';
 export { type RanksOptions, type TestFunction, withRanks } from './with-ranks.js';
+
+declareExports(entry);

@@ -38,9 +38,9 @@ describe('compiler.explain', () => {
     for (const guard of [
       'argument 0 is float32[2, 3] on cpu',
       'argument 1.k is 5',
-      'Sequential.0.factor is 2',
-      'Sequential.0.training is true',
-      'Sequential.0 has no hooks',
+      'model.0.factor is 2',
+      'model.0.training is true',
+      'model.0 has no hooks',
       'the grad mode is on',
       'the default dtype is float32',
       'mixed precision is off',

@@ -60,7 +60,7 @@ describe('the recompile limit', () => {
       }
     });
     assert.equal(found.length, 1);
-    assert.match(found[0] as string, /Sequential\.0\.factor was 6 and is 7/);
+    assert.match(found[0] as string, /model\.0\.factor was 6 and is 7/);
   });
 
   it('is an error with fullgraph that says the same', () => {
@@ -208,7 +208,7 @@ describe('a compiled function that gets a freed tensor', () => {
       fn(outer);
       outside.dispose();
       const says =
-        /^compile: a tensor from outside, float32\[2\], which shifted uses at shifted \(.*limits\.test\.[jt]s:\d+:\d+\), was freed before the call \(dispose/;
+        /^compile: outside, float32\[2\], which shifted uses at shifted \(.*limits\.test\.[jt]s:\d+:\d+\), was freed before the call \(dispose/;
       for (const x of [outer, outer, ones([3, 2])])
         assert.throws(
           () => fn(x),

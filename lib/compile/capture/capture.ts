@@ -25,6 +25,7 @@ import { CapturedHandle } from './hooks.js';
 import { recording } from './levels.js';
 import { Recorder } from './recorder.js';
 import { WITHOUT_FULLGRAPH } from './refusals.js';
+import { type Rebuild, rebuildFrom, withPlaces } from './results.js';
 import {
   makeVersionsRelative,
   type ShownVersion,
@@ -41,7 +42,7 @@ export interface Capture {
   /** The outputs of the graph. */
   readonly outputs: readonly ExpectedOutput[];
   /** Builds the function's result from the graph's outputs. */
-  readonly rebuild: (outputs: readonly Tensor[], inputs: readonly Tensor[]) => unknown;
+  readonly rebuild: Rebuild;
 }
 
 /** The recorder of the capture in progress. */
@@ -128,9 +129,7 @@ function traced(
   const reads = new VersionReads(shown);
   const recorder = new Recorder(guards, 'front', undefined, reads);
   recorder.signal = signal;
-  // A copy, because the function may change its arguments and runs again if it cannot be captured.
-  const given = mapTensors((t) => t, args) as unknown[];
-  const visit = (walk: Walk): boolean => walk.value(given) && walk.value(guards.receiver);
+  const visit = (walk: Walk): boolean => walk.value(args) && walk.value(guards.receiver);
   refuseOpaque(recorder);
   const state = listOf(visit);
   let result: unknown;
@@ -143,7 +142,7 @@ function traced(
         recorder.borrowed.reshape(t, shape);
         node.metas = [metaOf(t)];
       });
-      const returned = fn(...given);
+      const returned = fn(...args);
       recorder.attributes.record(recorder);
       // An attribute that is only returned is used: it must be the same tensor at every run.
       for (const t of tensorsIn(returned)) recorder.valueOf(t);
@@ -157,7 +156,7 @@ function traced(
           ? 'an argument that is not a tensor was changed'
           : 'a property of this, or an argument that is not a tensor, was changed',
       );
-    return finished(result, recorder);
+    return finished(result, args, recorder);
   });
   const changed = guards.changed();
   if (changed === undefined)
@@ -169,10 +168,11 @@ function traced(
   );
 }
 
-function finished(result: unknown, recorder: Recorder): Capture {
+function finished(returned: unknown, args: readonly unknown[], recorder: Recorder): Capture {
   if (recorder.failedCall !== null)
     recorder.unsupported(`an error that ${recorder.failedCall} threw was caught`);
-  checkResult(result, recorder);
+  checkResult(returned, recorder);
+  const result = withPlaces(returned, args, (object) => recorder.guards.knows(object));
   recorder.regions.check(recorder);
   const { graph } = recorder;
   const results = tensorsIn(result);
@@ -216,33 +216,13 @@ function holdsFunction(value: unknown, seen = new Set<unknown>()): boolean {
   return Object.values(value).some((each) => holdsFunction(each, seen));
 }
 
-/**
- * Puts the outputs into the shape of the result. An output that is an input, or a tensor from
- * outside, is the same object.
- */
-function rebuilder(result: unknown, recorder: Recorder): Capture['rebuild'] {
+/** An output that is an input, or a tensor from outside, is the same object. */
+function rebuilder(result: unknown, recorder: Recorder): Rebuild {
   const sources = tensorsIn(result).map((t) => {
     const at = recorder.positionOf(t);
     return at >= 0 || !recorder.isConstant(t) ? at : t;
   });
-  return rebuildFrom(
-    mapTensors(() => PLACE, result),
-    sources,
-  );
-}
-
-/** Apart from {@link rebuilder}, so that the function holds nothing else of the capture. */
-function rebuildFrom(template: unknown, sources: readonly (number | Tensor)[]): Capture['rebuild'] {
-  return (outputs, inputs) => {
-    let next = 0;
-    const output = (): Tensor | undefined => {
-      const i = next++;
-      const source = sources[i] as Tensor | number;
-      if (typeof source !== 'number') return source;
-      return source >= 0 ? inputs[source] : outputs[i];
-    };
-    return mapTensors(output, template);
-  };
+  return rebuildFrom(result, sources);
 }
 
 /** Runs `fn`, and restores modes, borrowed tensors and the stack of modules after it. */

@@ -19,6 +19,7 @@ export function recordOpaqueHook(
     recorder.unsupported('a hook ran that manages memory');
   beginPass(recorder);
   for (const t of memory) recorder.guards.addManaged(t);
+  recorder.guards.closures.leaveOut(hook);
   recorder.effect('callOpaque', memory, { fn: at < 0 ? hook : at });
   fill(memory);
 }
@@ -55,6 +56,7 @@ export function recordOpaqueRegistration(
   mode: 'any' | 'all',
 ): boolean {
   if (!recorder.repeatsCalls) return false;
+  recorder.guards.closures.leaveOut(hook);
   recorder.effect('registerOpaque', tensors, { hook, mode });
   return true;
 }

@@ -1,8 +1,10 @@
 /** Matchers of values with parts: arrays, plain objects, instances, collections, bytes. */
+import { isAnyArrayBuffer } from 'node:util/types';
 import { shown } from '../../core/options.js';
 import { isPlain } from '../../core/plain-object.js';
 import { type Difference, propertyPath } from './facts.js';
 import { firstOf, Matcher, Same, type Slot } from './matcher.js';
+import { stateOfBuiltIn } from './object-walk.js';
 
 export class List extends Matcher {
   private readonly items: readonly Matcher[];
@@ -104,25 +106,25 @@ export class Fields extends Matcher {
 export class Instance extends Matcher {
   private readonly expected: object;
   private readonly fields: Fields;
-  private readonly time: number;
+  private readonly state: unknown;
 
   constructor(expected: object, fields: Fields) {
     super();
     this.expected = expected;
     this.fields = fields;
-    this.time = timeOf(expected);
+    this.state = stateOfBuiltIn(expected);
   }
 
   matches(value: unknown): boolean {
     const { expected } = this;
     if (value !== expected || !this.fields.matchesFields(expected)) return false;
-    return !(expected instanceof Date) || Object.is(timeOf(expected), this.time);
+    return this.state === null || Object.is(stateOfBuiltIn(expected), this.state);
   }
 
   difference(path: string, value: unknown): Difference | null {
     if (value !== this.expected) return new Same(this.expected).difference(path, value);
-    const now = timeOf(this.expected);
-    if (!Object.is(now, this.time)) return { path, before: String(this.time), now: String(now) };
+    const now = stateOfBuiltIn(this.expected);
+    if (!Object.is(now, this.state)) return { path, before: String(this.state), now: String(now) };
     return this.fields.differenceOfFields(path, this.expected);
   }
 
@@ -130,8 +132,6 @@ export class Instance extends Matcher {
     return [...new Same(this.expected).sentences(path), ...this.fields.sentences(path)];
   }
 }
-
-const timeOf = (value: object): number => (value instanceof Date ? value.getTime() : 0);
 
 /** An item of a collection. */
 export type Pair = readonly [key: Matcher, value: Matcher | null];
@@ -179,13 +179,13 @@ export class Entries extends Matcher {
   }
 }
 
-/** A typed array or another view of bytes. */
+/** A typed array, another view of bytes, or their buffer. */
 export class Bytes extends Matcher {
   private readonly type: unknown;
   private readonly bytes: Buffer;
   private readonly slot: Slot;
 
-  constructor(view: ArrayBufferView, slot: Slot) {
+  constructor(view: object, slot: Slot) {
     super();
     this.type = view.constructor;
     this.bytes = Buffer.from(bytesOf(view));
@@ -193,7 +193,7 @@ export class Bytes extends Matcher {
   }
 
   matches(value: unknown): boolean {
-    if (!ArrayBuffer.isView(value) || value.constructor !== this.type) return false;
+    if (!hasBytes(value) || value.constructor !== this.type) return false;
     this.slot.current = value;
     return this.bytes.equals(bytesOf(value));
   }
@@ -208,5 +208,48 @@ export class Bytes extends Matcher {
   }
 }
 
-const bytesOf = (view: ArrayBufferView): Buffer =>
-  Buffer.from(view.buffer, view.byteOffset, view.byteLength);
+/** Whether a value is a view of bytes, or a buffer of them. */
+export const hasBytes = (value: unknown): value is ArrayBufferView | ArrayBufferLike =>
+  ArrayBuffer.isView(value) || isAnyArrayBuffer(value);
+
+const bytesOf = (value: object): Buffer =>
+  ArrayBuffer.isView(value)
+    ? Buffer.from(value.buffer, value.byteOffset, value.byteLength)
+    : Buffer.from(value as ArrayBuffer);
+
+/** A value that has properties of the program beside what it is compared by. */
+export class WithProperties extends Matcher {
+  private readonly inner: Matcher;
+  private readonly fields: Fields;
+  private readonly namesOf: (value: object) => readonly string[];
+
+  /** `namesOf`: the properties of the program that a value has. */
+  constructor(inner: Matcher, fields: Fields, namesOf: (value: object) => readonly string[]) {
+    super();
+    this.inner = inner;
+    this.fields = fields;
+    this.namesOf = namesOf;
+  }
+
+  matches(value: unknown): boolean {
+    return this.inner.matches(value) && this.fields.matches(this.propertiesOf(value as object));
+  }
+
+  difference(path: string, value: unknown): Difference | null {
+    return (
+      this.inner.difference(path, value) ??
+      this.fields.difference(path, this.propertiesOf(value as object))
+    );
+  }
+
+  sentences(path: string): string[] {
+    return [...this.inner.sentences(path), ...this.fields.sentences(path)];
+  }
+
+  private propertiesOf(value: object): object {
+    const names = this.namesOf(value);
+    return Object.fromEntries(
+      names.map((name) => [name, (value as Record<string, unknown>)[name]]),
+    );
+  }
+}

@@ -7,10 +7,11 @@ import type { MemoryFact } from '../../core/backend.js';
 import type { Tensor } from '../../core/tensor.js';
 import { tensors as tensorsIn } from '../../core/tree.js';
 import type { ReboundPlace } from '../rebound.js';
+import { ClosureFacts } from './closure-facts.js';
 import { Guards, named, OUTSIDE, type OwnedFact } from './guards.js';
 import { leafHookFacts } from './leaf-hooks.js';
 import { firstOf, type Matcher } from './matcher.js';
-import { MatcherFactory } from './matcher-factory.js';
+import { forget, MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
 import { ModuleFacts } from './module-facts.js';
 import { hasOwnProperties, isModule, isOpaqueIterator } from './object-walk.js';
@@ -39,10 +40,19 @@ export class GuardCollector {
     container: (value, path) => {
       this.state.add(value);
       if (isOpaqueIterator(value)) this.iterator ??= named(path);
-      if (hasOwnProperties(value)) this.extended ??= named(path);
+      if (!this.isClosedOver && hasOwnProperties(value)) this.extended ??= named(path);
     },
     inner: (value, path) => this.state.addInner(value, path),
+    members: (value, path) =>
+      typeof value === 'function'
+        ? this.closures.addFunction(value)
+        : this.closures.addMembers(value, path),
+    isOpaque: (value) => this.isClosedOver && this.closures.isOpaque(value),
   });
+  /** What the function closes over. */
+  readonly closures = new ClosureFacts((value, path) => this.closedOver(value, path));
+  /** Whether an object is looked at that a variable holds. */
+  private isClosedOver = false;
   /** Tensors from outside, with their paths. */
   private readonly tensors = new Map<Tensor, string>();
   private readonly modules = new Map<object, ModuleFacts | null>();
@@ -73,10 +83,12 @@ export class GuardCollector {
   private readonly rebound: ReboundFacts | null;
   private readonly given: readonly unknown[];
 
+  /** `fn`: the function of the program; null if it is one of the library. */
   constructor(
     args: readonly unknown[] = [],
     receiver: object | null = null,
     places: readonly ReboundPlace[] = [],
+    fn: object | null = null,
   ) {
     this.given = args;
     this.args = this.factory.argument(args, 'arguments');
@@ -85,6 +97,7 @@ export class GuardCollector {
     this.receiver = receiver;
     this.ofReceiver = receiver === null ? null : this.factory.receiver(receiver, 'this');
     if (receiver !== null && !isModule(receiver)) this.state.add(receiver);
+    if (fn !== null) this.closures.addFunction(fn, true);
   }
 
   /** Adds a module before its first use. */
@@ -100,7 +113,21 @@ export class GuardCollector {
     this.state.add(module);
     this.before.set(module, new Map(Object.entries(module)));
     const isRebound = (name: string): boolean => this.rebound?.isAt(module, name) ?? false;
+    const { isClosedOver } = this;
+    this.isClosedOver = false; // modules compare their attributes, however they are reached
     this.modules.set(module, new ModuleFacts(module, path, this.factory, isRebound));
+    this.closures.addMembers(module, path);
+    this.isClosedOver = isClosedOver;
+  }
+
+  /** The matcher of an object that a variable holds. */
+  private closedOver(value: object, path: string): Matcher {
+    const { isClosedOver } = this;
+    if (isOpaqueIterator(value)) this.iterator ??= path;
+    this.isClosedOver = true;
+    const matcher = this.factory.value(value, path);
+    this.isClosedOver = isClosedOver;
+    return matcher;
   }
 
   /** The inputs of the graph: the tensors of the arguments, then those of marked attributes. */
@@ -174,6 +201,11 @@ export class GuardCollector {
     this.leaves.add(owner);
   }
 
+  /** Whether an object was there before the capture. */
+  knows(value: object): boolean {
+    return this.factory.knows(value);
+  }
+
   /** The modules seen so far, with the attributes that they had before their first use. */
   modulesBefore(): ReadonlyMap<object, ReadonlyMap<string, unknown>> {
     return this.before;
@@ -185,12 +217,18 @@ export class GuardCollector {
   }
 
   /**
-   * The name of a module's property that the function changed during the capture; undefined if
-   * there is none.
+   * The name of a module's property, or of a variable, that the function changed during the capture;
+   * undefined if there is none.
    */
   changed(): string | undefined {
-    const inModules = firstOf([...this.modules.values()], (facts) => facts?.difference() ?? null);
-    return inModules?.path ?? this.state.changed();
+    // Objects that are met again are compared with those of the arguments.
+    this.args.matches(this.given);
+    this.ofReceiver?.matches(this.receiver);
+    const difference =
+      firstOf([...this.modules.values()], (facts) => facts?.difference() ?? null) ??
+      this.closures.difference();
+    forget(this.factory.slots);
+    return difference?.path ?? this.state.changed();
   }
 
   /** Restores all state, because the function is about to run again. */
@@ -232,6 +270,11 @@ export class GuardCollector {
       ],
       constants: this.constants,
       slots: this.factory.slots,
+      closures: this.closures.finish(),
+      // The list of the arguments itself is a new one in each call.
+      identities: this.closures.tellsObjectsApart
+        ? this.factory.given.filter(([value]) => value !== this.given)
+        : [],
     });
   }
 

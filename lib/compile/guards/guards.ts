@@ -5,6 +5,7 @@
 import { moduleChanges } from '../../core/module-changes.js';
 import { shown } from '../../core/options.js';
 import { Tensor } from '../../core/tensor.js';
+import type { ClosureClock, ClosureFacts } from './closure-facts.js';
 import type { Difference } from './facts.js';
 import { firstOf, type Matcher, type Slot } from './matcher.js';
 import { areDistinct, forget } from './matcher-factory.js';
@@ -49,6 +50,10 @@ export interface GuardParts {
   readonly constants: ReadonlySet<Tensor>;
   /** Objects that must be different ones. */
   readonly slots: readonly Slot[];
+  /** What the function closes over; null if nothing. */
+  readonly closures: ClosureFacts | null;
+  /** Objects of the arguments that must be the same, with where a call has them. */
+  readonly identities: readonly (readonly [value: object, slot: Slot])[];
 }
 
 export class Guards {
@@ -60,8 +65,8 @@ export class Guards {
   }
 
   /** Whether the capture serves a call. */
-  match(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
-    const matches = this.matchCall(args, inputs);
+  match(args: readonly unknown[], inputs: readonly Tensor[], clock: ClosureClock): boolean {
+    const matches = this.matchCall(args, inputs) && this.matchOutside(clock);
     forget(this.parts.slots);
     return matches;
   }
@@ -95,7 +100,14 @@ export class Guards {
     for (let i = 0; i < tensors.length; i++)
       if (!(tensors[i] as OuterTensor).matches()) return false;
     for (let i = 0; i < inputs.length; i++) if (constants.has(inputs[i] as Tensor)) return false;
-    return areDistinct(this.parts.slots) && this.matchOwned(inputs);
+    return this.matchOwned(inputs);
+  }
+
+  /** Whether the variables that the function closes over are those of the capture. */
+  private matchOutside(clock: ClosureClock): boolean {
+    const { closures, identities, slots } = this.parts;
+    for (const [value, slot] of identities) if (slot.current !== value) return false;
+    return (closures === null || closures.matches(clock)) && areDistinct(slots);
   }
 
   private matchOwned(inputs: readonly Tensor[]): boolean {
@@ -119,7 +131,7 @@ export class Guards {
 
   private differenceOfCall(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
     const { modes, args: given, receiver, modules, optimizers, tensors } = this.parts;
-    const { facts, grads, constants, slots, rebound, states } = this.parts;
+    const { facts, grads, constants, slots, rebound, states, closures, identities } = this.parts;
     const first =
       modes.difference() ??
       given.difference('arguments', args) ??
@@ -140,7 +152,9 @@ export class Guards {
       firstOf(facts, ({ owner, path, read, expected }) => {
         const now = read(tensorOf(owner, inputs));
         return Object.is(now, expected) ? null : changed(path, expected, now);
-      });
+      }) ??
+      closures?.difference() ??
+      null;
     if (first !== null) return renamed(first);
     const constant = inputs.findIndex((t) => constants.has(t));
     if (constant >= 0)
@@ -148,6 +162,12 @@ export class Guards {
         path: `tensor ${constant} of the arguments`,
         before: 'a tensor of its own',
         now: 'a tensor that the function uses beside its arguments',
+      };
+    if (identities.some(([value, slot]) => slot.current !== value))
+      return {
+        path: 'an object of the arguments',
+        before: 'the one that the function looked up',
+        now: 'another one',
       };
     if (!areDistinct(slots))
       return { path: 'the arguments', before: 'different objects', now: 'partly the same' };
@@ -159,10 +179,15 @@ export class Guards {
     return named(this.parts.tensors.find(({ tensor }) => tensor === t)?.path ?? OUTSIDE);
   }
 
+  /** The tensors that the function uses beside its arguments. */
+  outerTensors(): Tensor[] {
+    return this.parts.tensors.map(({ tensor }) => tensor);
+  }
+
   /** Everything that is compared, as sentences, each once. */
   sentences(): string[] {
-    const { modes, args, rebound, receiver, modules, states, optimizers, tensors, grads, facts } =
-      this.parts;
+    const { modes, args, rebound, receiver, modules, states, optimizers } = this.parts;
+    const { tensors, grads, facts, closures } = this.parts;
     const all = [
       ...modes.sentences(),
       ...args.sentences('arguments').map(named),
@@ -174,6 +199,7 @@ export class Guards {
       ...tensors.map(({ path, facts }) => `${path} is the same tensor: ${facts}`),
       ...grads.map(([, expected, path]) => `${path}.grad is ${expected}`),
       ...facts.map(({ path, expected }) => `${path} is ${textOf(expected)}`),
+      ...(closures?.sentences() ?? []),
     ];
     return [...new Set(all.map(named))];
   }

@@ -3,11 +3,23 @@
  * a call with it. Plain values count by value at any depth; functions, modules, tensors from
  * outside and instances by identity.
  */
+import { isAsynchronous } from '../../core/asynchronous.js';
+import { cpu } from '../../core/device.js';
+import { float32 } from '../../core/dtype.js';
 import { shown } from '../../core/options.js';
 import { isPlain, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import { ValuesAndIndices } from '../../core/values-and-indices.js';
-import { Bytes, Entries, Fields, Instance, List, type Pair } from './container-matchers.js';
+import {
+  Bytes,
+  Entries,
+  Fields,
+  hasBytes,
+  Instance,
+  List,
+  type Pair,
+  WithProperties,
+} from './container-matchers.js';
 import { propertyPath } from './facts.js';
 import { Again, type Matcher, Same, type Slot, TensorArgument } from './matcher.js';
 import { isModule } from './object-walk.js';
@@ -21,6 +33,10 @@ export interface References {
   container(value: object, path: string): void;
   /** An instance inside of an instance, whose identity alone counts. */
   inner(value: object, path: string): void;
+  /** A function, an instance of a class or the object that the function is called on. */
+  members(value: object, path: string): void;
+  /** Whether only the identity of an object counts. */
+  isOpaque(value: object): boolean;
 }
 
 const isContainer = (value: object): boolean =>
@@ -49,20 +65,33 @@ export class MatcherFactory {
     if (!(value instanceof Tensor) && !isContainer(value)) return this.value(value, path);
     const again = this.again(value);
     if (again !== null) return again;
-    if (value instanceof Tensor) {
-      this.paths.set(value, path);
-      const { storage } = value;
-      const facts = new TensorFacts(value);
-      if (storage === null) return new TensorArgument(facts, this.slot(value), null, false);
-      const shared = this.seen.get(storage);
-      return new TensorArgument(
-        facts,
-        this.slot(value),
-        shared ?? this.slot(storage),
-        shared === undefined,
-      );
-    }
-    return this.container(value, path, (item, at) => this.argument(item, at));
+    if (value instanceof Tensor) return this.tensorArgument(value, path);
+    const matcher = this.container(value, path, (item, at) => this.argument(item, at));
+    this.given.push([value, this.seen.get(value) as Slot]);
+    return matcher;
+  }
+
+  private tensorArgument(value: Tensor, path: string): Matcher {
+    const matcher = this.tensor(value, path);
+    const names = propertiesOfProgram(value);
+    if (names.length === 0) return matcher;
+    const slot: Slot = { current: null }; // the properties are copied: no object of the program
+    const fields = new Fields(names, this.items(value, names, path, false), slot);
+    return new WithProperties(matcher, fields, propertiesOfProgram);
+  }
+
+  private tensor(value: Tensor, path: string): Matcher {
+    this.paths.set(value, path);
+    const { storage } = value;
+    const facts = new TensorFacts(value);
+    if (storage === null) return new TensorArgument(facts, this.slot(value), null, false);
+    const shared = this.seen.get(storage);
+    return new TensorArgument(
+      facts,
+      this.slot(value),
+      shared ?? this.slot(storage),
+      shared === undefined,
+    );
   }
 
   /** Of the object that the function is called on: of a plain one, the identity counts, too. */
@@ -70,6 +99,9 @@ export class MatcherFactory {
     if (!isPlain(value)) return this.value(value, path);
     return this.again(value) ?? this.instance(value, path);
   }
+
+  /** The arrays, objects and collections of the arguments, with their slots. */
+  readonly given: (readonly [value: object, slot: Slot])[] = [];
 
   /** The path of a tensor of the arguments. */
   pathOf(t: Tensor): string {
@@ -88,12 +120,14 @@ export class MatcherFactory {
       this.references.module(value, path);
       return new Same(value);
     }
+    if (typeof value === 'function') this.references.members(value, path);
     if (typeof value === 'function' || isUnchanging(value)) return new Same(value);
     const again = this.again(value);
     if (again !== null) return again;
+    if (this.references.isOpaque(value)) return new Same(value);
     const inner = (item: unknown, at: string): Matcher => this.value(item, at, isInInstance);
     if (isContainer(value) || value instanceof Set) return this.container(value, path, inner);
-    if (ArrayBuffer.isView(value)) return new Bytes(value, this.containerSlot(value, path));
+    if (hasBytes(value)) return new Bytes(value, this.containerSlot(value, path));
     if (isInInstance) {
       this.references.inner(value, path);
       return new Same(value);
@@ -102,10 +136,16 @@ export class MatcherFactory {
   }
 
   private instance(value: object, path: string): Matcher {
+    this.references.members(value, path);
     const slot = this.containerSlot(value, path);
     const names = Object.keys(value);
     const fields = new Fields(names, this.items(value, names, path, true), slot);
-    return new Instance(value, fields);
+    const instance = new Instance(value, fields);
+    const inherited = inheritedNames(value);
+    if (inherited.length === 0) return instance;
+    const items = this.items(value, inherited, path, true);
+    const above = new Fields(inherited, items, { current: null });
+    return new WithProperties(instance, above, inheritedNames);
   }
 
   private container(
@@ -150,6 +190,11 @@ export class MatcherFactory {
     );
   }
 
+  /** Whether an object has been met. */
+  knows(value: object): boolean {
+    return this.seen.has(value);
+  }
+
   private again(value: object): Matcher | null {
     const slot = this.seen.get(value);
     return slot === undefined ? null : new Again(slot);
@@ -166,6 +211,23 @@ export class MatcherFactory {
     this.slots.push(slot);
     return slot;
   }
+}
+
+let fieldsOfTensors = 0;
+
+/** What a program has added to a tensor. */
+function propertiesOfProgram(t: object): readonly string[] {
+  fieldsOfTensors ||= Object.keys(new Tensor([], [], 0, float32, cpu, null)).length;
+  const names = Object.keys(t);
+  const isOfLibrary = names.length === fieldsOfTensors || isAsynchronous(t as Tensor);
+  return isOfLibrary ? [] : names.slice(fieldsOfTensors);
+}
+
+/** The properties that an object has of plain objects and others that are no prototypes of classes. */
+function inheritedNames(value: object): readonly string[] {
+  const names: string[] = [];
+  for (const name in value) if (!Object.hasOwn(value, name)) names.push(name);
+  return names;
 }
 
 /** Number of slots up to which all pairs are compared. */

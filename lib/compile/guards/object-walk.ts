@@ -2,7 +2,7 @@
  * Flattens a value into a list; equal lists mean that the value is unchanged. A capture compares
  * the lists of arguments before and after the function ran.
  */
-
+import { isAnyArrayBuffer } from 'node:util/types';
 import { isPlain, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 
@@ -47,6 +47,14 @@ export function hasOwnProperties(value: object): boolean {
 
 const isIndex = (name: string): boolean => String(Number(name) >>> 0) === name;
 
+/** What the language keeps in an instance beside its properties; null for nothing. */
+export function stateOfBuiltIn(value: object): unknown {
+  if (value instanceof Date) return value.getTime();
+  if (value instanceof RegExp) return value.lastIndex;
+  if (value instanceof URL || value instanceof URLSearchParams) return String(value);
+  return null;
+}
+
 /** One walk over several values, which may share objects. */
 export class Walk {
   /** Visited objects with their positions. */
@@ -76,13 +84,10 @@ export class Walk {
     if (value instanceof Map || value instanceof Set) return this.collection(value, inInstance);
     if (isPlain(value)) return visit(Object) && this.properties(value, inInstance);
     if (ArrayBuffer.isView(value)) return this.bytes(value);
+    if (isAnyArrayBuffer(value)) return this.bytes(new Uint8Array(value));
     if (isModule(value)) return this.module(value);
     if (typeof value === 'function' || inInstance || isUnchanging(value)) return visit(value);
-    return (
-      visit(value) &&
-      (!(value instanceof Date) || visit(value.getTime())) &&
-      this.properties(value, true)
-    );
+    return visit(value) && visit(stateOfBuiltIn(value)) && this.properties(value, true);
   }
 
   private again(object: object): boolean {

@@ -26,6 +26,7 @@ import { eliminateDeadCode } from '../graph/eliminate.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import type { Value } from '../graph/node.js';
+import { ClosureClock } from '../guards/closure-facts.js';
 import { type Difference, formatDifference } from '../guards/facts.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import type { Guards } from '../guards/guards.js';
@@ -60,6 +61,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
   private readonly template: unknown;
   private readonly sources: readonly Source[];
   private readonly caller: string;
+  private readonly clock = new ClosureClock();
 
   /** @internal */
   constructor(parts: {
@@ -87,7 +89,8 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
 
   /** Whether the capture serves a call with these arguments. */
   matches(...args: A): boolean {
-    return this.guards.match(args, tensorsIn(args));
+    this.clock.tick();
+    return this.guards.match(args, tensorsIn(args), this.clock);
   }
 
   /**
@@ -234,7 +237,7 @@ function capturedStep<A extends readonly unknown[], R>(
   args: A,
   distribute: ReadonlyMap<Tensor, Distribute>,
 ): CapturedStep<A, R> {
-  const collector = new GuardCollector(args);
+  const collector = new GuardCollector(args, null, [], fn);
   const recorder = new Recorder(collector, 'lowered');
   recorder.stepCaller = caller;
   const inputs = tensorsIn(args);

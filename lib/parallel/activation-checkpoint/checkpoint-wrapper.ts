@@ -1,4 +1,5 @@
 /** Modules whose forward runs as a checkpoint, under the names that they had. */
+import { declareExports } from '../../core/library-exports.js';
 import { checkFunction, checkOneOf, optionsOf, unexpected } from '../../core/options.js';
 import { nn } from '../../index.js';
 import { isContainer } from '../common/containers.js';
@@ -38,6 +39,8 @@ class CheckpointWrapper extends nn.Module<unknown[], unknown> {
 
   declare forward: (...args: unknown[]) => unknown;
 }
+
+declareExports({ CheckpointWrapper });
 
 function hide(target: object, name: string | symbol, property: PropertyDescriptor): void {
   Object.defineProperty(target, name, { configurable: true, enumerable: false, ...property });

@@ -37,7 +37,7 @@ describe('captureStep', () => {
         },
       ],
       [
-        /Net.training was true and is false/,
+        /model.training was true and is false/,
         ({ model, x }) => {
           model.eval();
           return x;
@@ -123,12 +123,13 @@ describe('captureStep', () => {
   });
 
   it('refuses a step that is asynchronous', () => {
-    let calls = 0;
+    const calls: number[] = [];
     const step = async (): Promise<void> => {
-      calls++;
+      await null;
+      calls.push(1);
     };
     assert.throws(() => captureStep(step, []), /captureStep: expected a synchronous step/);
-    assert.equal(calls, 0);
+    assert.deepEqual(calls, []);
     assert.throws(
       () => captureStep(() => step(), []),
       /captureStep: the function returned before its end, as asynchronous ones/,

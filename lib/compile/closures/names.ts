@@ -1,0 +1,32 @@
+/** The names that the text of a function mentions. */
+
+const NAME = /[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/gu;
+
+const known = new WeakMap<object, ReadonlySet<string>>();
+
+/** Names in strings and comments are among them. Built-in functions have none. */
+export function namesIn(fn: object): ReadonlySet<string> {
+  let names = known.get(fn);
+  if (names === undefined) {
+    names = new Set(textOf(fn).match(NAME));
+    known.set(fn, names);
+  }
+  return names;
+}
+
+const ASSIGNED =
+  /(?<![\w$.#])([A-Za-z_$][\w$]*)\s*(?:\+\+|--|(?:\*\*|<<|>>>?|&&|\|\||\?\?|[-+*/%&|^])?=(?![=>]))|(?:\+\+|--)\s*([A-Za-z_$][\w$]*)(?![\w$]|\s*[.[])/g;
+
+/** The names to which the text of a function seems to assign: of its own variables, too. */
+export const namesAssignedIn = (fn: object): ReadonlySet<string> =>
+  new Set(Array.from(textOf(fn).matchAll(ASSIGNED), ([, name, other]) => name ?? other ?? ''));
+
+const PRIVATE_NAME = /#[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/gu;
+
+/** The private fields that the text of a class mentions: `#name`. */
+export const privateNamesIn = (constructor: object): readonly string[] =>
+  textOf(constructor).match(PRIVATE_NAME) ?? [];
+
+export const isBuiltIn = (fn: object): boolean => /\{\s*\[native code\]\s*\}$/.test(textOf(fn));
+
+const textOf = (fn: object): string => Function.prototype.toString.call(fn);
