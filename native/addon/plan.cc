@@ -115,8 +115,7 @@ Status run_commands(Environment& state, Plan& plan, Stream& stream, ErrorText* e
       at.stopped = status.code == Code::OutOfMemory;
       break;
     }
-    // Its parameters have changed since they were checked.
-    if (command.draws) status = check_contract(command.call, stream.backend()->kernels, error);
+    if (command.rechecks) status = check_contract(command.call, stream.backend()->kernels, error);
     if (status.ok())
       status = runs_inline(stream, command.cost) ? run_inline(stream, command.call, error)
                                                  : stream.enqueue_kernel(command.call, error);
