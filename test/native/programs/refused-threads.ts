@@ -1,5 +1,5 @@
 /**
- * Works while the system refuses threads, with refuse-threads.c preloaded; see
+ * Works while the system refuses threads, with refusals.c preloaded; see
  * refused-threads.test.ts. Prints what came out as JSON.
  */
 import { rmSync, writeFileSync } from 'node:fs';
