@@ -36,6 +36,10 @@ class Signature {
       : `${inputs.length}, ${outputs.length}`;
   }
 
+  get hasIndices(): boolean {
+    return this.operands.some(({ indices }) => indices);
+  }
+
   /** Places of the parameters that the contract reads: equal keys, equal rows. */
   get key(): string {
     const used = this.params.flatMap((name, i) =>
@@ -69,11 +73,12 @@ class Signature {
   }
 
   private operandRow(operand: Operand): string {
-    const { optional, layout, classes, letter, accumulated, shape, name } = operand;
+    const { optional, layout, indices, classes, letter, accumulated, shape, name } = operand;
     const flags = [
       ...(optional ? ['kOptional'] : []),
       ...(layout === 'dense' ? ['kDense'] : layout === 'indexView' ? ['kIndexView'] : []),
       ...(accumulated ? ['kAccumulated'] : []),
+      ...(indices ? ['kIndices'] : []),
     ];
     const dtypes = classes === null ? 'kAnyDType' : classes.map((c) => DTYPES[c]).join(' | ');
     const lead = letter === null ? operand : this.leadOf(letter);
@@ -200,7 +205,8 @@ export function contractTable(kernels: readonly (readonly AnyOp[])[]): string {
     });
     if (more.length > 0) throw new Error(`${ops[0]?.kernel}: at most two contracts for a kernel`);
     const overwrites = ops.some((op) => op.traits.includes('overwrites'));
-    return `    {${first}, ${second}, ${overwrites}},  // ${ops[0]?.kernel}`;
+    const hasIndices = [...own.values()].some((signature) => signature.hasIndices);
+    return `    {${first}, ${second}, ${overwrites}, ${hasIndices}},  // ${ops[0]?.kernel}`;
   });
   const operands: string[] = [];
   const rows: string[] = [];
@@ -235,7 +241,8 @@ constexpr Signature kSignatures[] = {
 ${rows.join('\n')}
 };
 
-// By kernel id: its signature (-1: the kernel checks its operands), another one or -1, and whether it reads nothing of its outputs.
+// By kernel id: its signature (-1: the kernel checks its operands), another one or -1, whether it reads nothing of its outputs, and
+// whether inputs are indices.
 constexpr Contract kContracts[] = {
 ${contracts.join('\n')}
 };

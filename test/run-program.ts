@@ -21,12 +21,19 @@ export function programArguments(name: string): string[] {
 
 const MOST_MS = 120_000;
 
+/** Variables in addition to those of this process. */
+type Environment = Readonly<Record<string, string>>;
+
 /** What the program prints. One that hangs is ended. */
-export async function programOutput(name: string, ...args: string[]): Promise<string> {
+export function programOutput(name: string, ...args: string[]): Promise<string> {
+  return outputWith({}, name, ...args);
+}
+
+async function outputWith(env: Environment, name: string, ...args: string[]): Promise<string> {
   const { stdout } = await promisify(execFile)(
     process.execPath,
     [...programArguments(name), ...args],
-    { timeout: MOST_MS, killSignal: 'SIGKILL' },
+    { timeout: MOST_MS, killSignal: 'SIGKILL', env: { ...process.env, ...env } },
   );
   return stdout;
 }
@@ -34,4 +41,13 @@ export async function programOutput(name: string, ...args: string[]): Promise<st
 /** What the program prints, a line of JSON. */
 export async function runProgram<T>(name: string, ...args: string[]): Promise<T> {
   return JSON.parse(await programOutput(name, ...args)) as T;
+}
+
+/** The same with more environment variables. */
+export async function runProgramWith<T>(
+  env: Environment,
+  name: string,
+  ...args: string[]
+): Promise<T> {
+  return JSON.parse(await outputWith(env, name, ...args)) as T;
 }

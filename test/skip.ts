@@ -1,4 +1,6 @@
 /** Skips tests with a reason in the report, so that a skipped test is visible. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { cuda } from '../lib/index.js';
 
 /**
@@ -13,6 +15,13 @@ export function skipBecause(context: Mocha.Context, reason: string): never {
   if ((test as { type?: string } | undefined)?.type === 'hook') test?.parent?.eachTest(mark);
   else if (test !== undefined) mark(test);
   return context.skip();
+}
+
+/** CI has to have g++: there the tests that compile native code by themselves must run. */
+export function skipWithoutCompiler(context: Mocha.Context): void {
+  if (spawnSync('g++', ['--version']).status === 0) return;
+  assert.ok(process.env.CI !== 'true', 'CI has to have g++: native self-tests would not run');
+  skipBecause(context, 'no g++');
 }
 
 export function skipWithoutCuda(context: Mocha.Context): void {

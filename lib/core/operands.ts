@@ -4,14 +4,16 @@
  * addon checks each command before the kernel reads memory.
  *
  *     (a: T[b, m, k], b: T[b, k, n], addend?: T[b, m, n]) -> (y: T[b, m, n])
- *     (index: [...s], source?: [...s]) -> (y: [...]) where within(index, y), below(reduce, 5)
+ *     (at: indices [...s], source?: [...s]) -> (y: [...]) where within(at, y), below(reduce, 5)
  *
- * An operand is `name: layout dtype shape`; layout and dtype may be left out.
+ * An operand is `name: layout indices dtype shape`; all but the shape may be left out.
  *
  * - `name?` may be an immediate: a number, or an absent operand.
  * - `name[count]` is a list of as many operands as the kernel parameter `count` says. Lists come
  *   last among the inputs, and all have the same parameter.
  * - Layout: `dense` is row-major without gaps; `indexView` has sizes and strides and no data.
+ * - `indices`: the kernel reads or writes other operands at these places. It checks them before, so
+ *   outputs may not overlap them.
  * - Dtype: `float`, `float64`, `int64`, `bool`, several of them as `float|bool`, a capital letter
  *   for operands of one dtype, both as `float T`, or `acc(T)`: float64 for float64, else float32.
  * - Shape: `[r, c]` names dims, which are equal wherever the name is the same. A dim named after a
@@ -40,6 +42,8 @@ export interface Operand {
   readonly count: string | null;
   readonly optional: boolean;
   readonly layout: 'strided' | 'dense' | 'indexView';
+  /** Its values are places in other operands: no output may overlap it. */
+  readonly indices: boolean;
   /** Allowed dtypes; null for all. */
   readonly classes: readonly DtypeClass[] | null;
   /** Operands with the same letter have the same dtype. */
@@ -99,7 +103,7 @@ export const relations: Readonly<Record<string, readonly ArgKind[]>> = {
 };
 
 const OPERAND =
-  /^(\w+)(?:\[(\w+)\])?(\?)?: *(?:(dense|indexView) *)?((?:float64|float|int64|bool)(?:\|(?:float64|float|int64|bool))*)? *(?:([A-Z])\b|acc\(([A-Z])\))? *(\[.*\]|numel\(.*\))$/;
+  /^(\w+)(?:\[(\w+)\])?(\?)?: *(?:(dense|indexView)\b *)?(?:(indices)\b *)?((?:float64|float|int64|bool)(?:\|(?:float64|float|int64|bool))*)? *(?:([A-Z])\b|acc\(([A-Z])\))? *(\[.*\]|numel\(.*\))$/;
 const REST = /^\.\.\.(\w*)$/;
 const NAME = /^[a-z]\w*$/i;
 
@@ -133,12 +137,16 @@ export function formatOperands({ inputs, outputs, relations }: OperandContract):
 }
 
 function formatOperand(operand: Operand): string {
-  const { name, count, optional, layout, classes, letter, accumulated, shape } = operand;
+  const { name, count, optional, layout, indices, classes, letter, accumulated, shape } = operand;
   const dtype = [
     classes?.join('|') ?? '',
     letter === null ? '' : accumulated ? `acc(${letter})` : letter,
   ].filter((word) => word !== '');
-  const words = [...(layout === 'strided' ? [] : [layout]), ...dtype];
+  const words = [
+    ...(layout === 'strided' ? [] : [layout]),
+    ...(indices ? ['indices'] : []),
+    ...dtype,
+  ];
   const list = count === null ? '' : `[${count}]`;
   const text = formatShape(shape);
   const space =
@@ -180,14 +188,16 @@ function parseOperand(text: string, op: string): Operand {
   if (found === null)
     throw bad(
       op,
-      `expected "name: layout dtype [dims]" as lib/core/operands.ts describes, got "${text}"`,
+      `expected "name: layout indices dtype [dims]" as lib/core/operands.ts describes, got "${text}"`,
     );
-  const [, name = '', count, optional, layout, classes, letter, accumulated, shape = ''] = found;
+  const [, name = '', count, optional, layout, indices, classes, letter, accumulated, shape = ''] =
+    found;
   return {
     name,
     count: count ?? null,
     optional: optional !== undefined,
     layout: (layout as 'dense' | 'indexView' | undefined) ?? 'strided',
+    indices: indices !== undefined,
     classes: classes === undefined ? null : (classes.split('|') as DtypeClass[]),
     letter: letter ?? accumulated ?? null,
     accumulated: accumulated !== undefined,

@@ -5,6 +5,7 @@
  */
 
 import { getHeapSpaceStatistics } from 'node:v8';
+import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { addonOrStandIn } from '../native/load.js';
 import { type Collector, collector } from './collector.js';
@@ -194,13 +195,20 @@ export function endPass(): void {
 
 /** Counts new storages that no scope owns, and collects when they add up. */
 export function addPressure(outputs: readonly Tensor[]): void {
-  for (let i = 0; i < outputs.length; i++) {
-    const storage = (outputs[i] as Tensor).storage;
-    if (storage === null || storage.scope !== null) continue;
-    bytesSinceMinor += storage.nbytes;
-    countSinceMinor++;
-  }
+  for (let i = 0; i < outputs.length; i++) count((outputs[i] as Tensor).storage);
   if (isMuch()) relieve();
+}
+
+/** Counts a storage that was allocated outside of a command. */
+export function addAllocated(storage: Storage): void {
+  count(storage);
+  if (isMuch()) relieve();
+}
+
+function count(storage: Storage | null): void {
+  if (storage === null || storage.scope !== null) return;
+  bytesSinceMinor += storage.nbytes;
+  countSinceMinor++;
 }
 
 /** Counts a storage that a graph let go, and that still has a token. */

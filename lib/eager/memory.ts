@@ -16,7 +16,7 @@ import { nativeError } from '../native/guard.js';
 import { recordBorrowed } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
 import { fakeTensor, noValues } from './fake-backend.js';
-import { addUnsaved, collectBeforeStep, endPass } from './gc-policy.js';
+import { addAllocated, addUnsaved, collectBeforeStep, endPass } from './gc-policy.js';
 import {
   allocatingCall,
   nativeCall,
@@ -52,6 +52,7 @@ export function allocateNow(device: Device, bytes: number): Storage {
   );
   storage.handle = words()[0] as number;
   own(storage, token as object | undefined);
+  addAllocated(storage);
   return storage;
 }
 
@@ -79,6 +80,7 @@ export function allocatePinned(bytes: number): Storage {
   );
   storage.handle = words()[0] as number;
   own(storage, token as object | undefined);
+  addAllocated(storage);
   return storage;
 }
 

@@ -78,6 +78,12 @@ export function newStream(device: Device, priority: number): number {
   return writer.addon.streamCreate(device.code, priority, device.runtime.id);
 }
 
+/** Collects everything that nothing refers to any more. */
+export function freeGarbage(): void {
+  writer.words.dropToken();
+  collectGarbage();
+}
+
 export function submitCommand(
   op: AnyOp,
   kernel: number,
@@ -91,7 +97,7 @@ export function submitCommand(
     writer.words.submit(kernel, stream);
   } catch (error) {
     if (codeOf(error) !== 'SW_OUT_OF_MEMORY') throw translate(error, op.name, inputs, device);
-    collectGarbage();
+    freeGarbage();
     try {
       writer.words.submit(kernel, stream);
     } catch (second) {
@@ -131,7 +137,7 @@ export function allocatingCall<T>(call: () => T, op: string, device: Device): T 
     return call();
   } catch (error) {
     if (codeOf(error) !== 'SW_OUT_OF_MEMORY') throw translate(error, op, [], device);
-    collectGarbage();
+    freeGarbage();
     try {
       return call();
     } catch (second) {

@@ -5,9 +5,8 @@ import { DeviceError, type MemoryHolder } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import { reportUse } from '../core/unrepeatable.js';
 import { recording, setRecording } from '../eager/allocation-history.js';
-import { collectGarbage } from '../eager/gc-policy.js';
 import { groupHolders, type LiveStorage, liveStorages } from '../eager/memory-report.js';
-import { nativeCall, streamOf, writer } from '../eager/submit.js';
+import { freeGarbage, nativeCall, streamOf, writer } from '../eager/submit.js';
 import type { NativeMemoryStats, NativeSegment } from '../native/memory-calls.js';
 
 export type { MemoryHolder } from '../core/errors.js';
@@ -59,8 +58,7 @@ export function collect(): void {
   reportUse('memory.collect');
   // Ops that have not run hold their operands and results.
   runDeferred('memory.collect() was called');
-  writer.words.dropToken();
-  collectGarbage();
+  freeGarbage();
   writer.addon.trimHeap();
 }
 

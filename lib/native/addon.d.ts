@@ -96,8 +96,8 @@ export interface Addon extends MemoryCalls, ProfileCalls {
    * storage, then random state; afterwards the handles of the outputs. Returns as {@link submit}
    * does for `withTokens`, or false, and has done nothing, if a given storage was freed, is too
    * small, has no value, or is of an ArrayBuffer or another device. When it throws, words[0] is the
-   * index of the command that failed, or -1 if none has run; a call with `goesOn` continues a run
-   * for which memory ran out.
+   * index of the command that failed, or -1 if none has run, and words[1] is 1 if a call with `goesOn`
+   * can continue the run, which keeps its memory for that: there was none for results.
    */
   runPlan(
     ...args: [plan: number, stream: number, withTokens: boolean, goesOn?: boolean]

@@ -18,6 +18,8 @@ const ALLOCATE = -2;
 const INDEX_VIEW = -3;
 const MAKE_TOKENS = 1;
 const MAY_SHARE = 2;
+/** native/addon/tokens.h */
+const MOST_SHARED_BYTES = 512;
 
 /** The one encoder of a process; commands are written and submitted without anything in between. */
 export class WordWriter extends CountingWriter {
@@ -141,16 +143,17 @@ export class WordWriter extends CountingWriter {
         storage.giveToken(
           t,
           allocations === 1
-            ? this.tokenOf(result as Token | undefined)
+            ? this.tokenOf(result as Token | undefined, storage.nbytes)
             : ((result as Token[])[i] as Token),
         );
     }
   }
 
-  /** Small outputs may share the token that came last, which is held for that. */
-  private tokenOf(result: Token | undefined): Token {
-    if (result !== undefined) this.lastToken = result;
-    return this.lastToken as Token;
+  /** Small outputs may share the token that came last, which is held for that, with its memory. */
+  private tokenOf(result: Token | undefined, bytes: number): Token {
+    if (result === undefined) return this.lastToken as Token;
+    this.lastToken = bytes <= MOST_SHARED_BYTES ? result : null;
+    return result;
   }
 
   /** Drops the token of the last command, so that garbage collection can free it. */

@@ -11,14 +11,12 @@ import type { Addon } from './addon.js';
 import { guard } from './guard.js';
 import { backendLibraries, reasonAlone } from './libraries.js';
 import { missingAddon } from './missing-addon.js';
-import { platformPackage, requireAddon } from './require-addon.js';
+import { addonFile, platformPackage, requireAddon } from './require-addon.js';
 
 /** This module, or the file that a bundler made; a bundle in CommonJS has no such address. */
 const here = import.meta.url as string | undefined;
 const root = here?.startsWith('file:') ? packageRoot(path.dirname(fileURLToPath(here))) : null;
 const loadedKey = Symbol.for('shardwise.native');
-/** Set in processes that a launcher made. */
-const childKey = Symbol.for('shardwise.endsWithParent');
 
 type Loaded = { addon: Addon; root: string };
 
@@ -45,7 +43,6 @@ export function loadAddon(): Addon {
   }
   const addon = loadFrom(folder);
   if (process.env['SHARDWISE_BLOCKING'] === '1') addon.setBlocking(true);
-  if (shared[childKey] !== undefined) addon.endWithParent();
   // Deno finalizes values only when the event loop turns, and a training loop need not turn it.
   if (process.versions['deno'] !== undefined) addon.deferFinalizers();
   shared[loadedKey] = { addon, root: folder };
@@ -87,9 +84,20 @@ export function packageFolder(): string {
   return root;
 }
 
-function loadFrom(folder: string): Addon {
+/** Where the addon lies, for processes that load it without the library; null if there is none. */
+export function findAddon(): string | null {
+  const folder = packageFolder();
+  return addonFile(requireFrom(folder), folder);
+}
+
+function requireFrom(folder: string): NodeJS.Require {
   const require = createRequire(path.join(folder, 'package.json')) as NodeJS.Require | undefined;
   if (require === undefined) throw bundledError(); // webpack takes the function away
+  return require;
+}
+
+function loadFrom(folder: string): Addon {
+  const require = requireFrom(folder);
   try {
     return guard(requireAddon(require, folder));
   } catch (error) {

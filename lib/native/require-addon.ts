@@ -39,6 +39,16 @@ export function requireAddon(require: NodeJS.Require, folder: string): NativeAdd
   }
 }
 
+/** The file that {@link requireAddon} loads; null if there is none. */
+export function addonFile(require: NodeJS.Require, folder: string): string | null {
+  try {
+    return require('node-gyp-build').path(folder) as string;
+  } catch {
+    const name = platformPackage();
+    return name !== null && isInstalled(require, name) ? require.resolve(name) : null;
+  }
+}
+
 function isInstalled(require: NodeJS.Require, name: string): boolean {
   try {
     require.resolve(name);

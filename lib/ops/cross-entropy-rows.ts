@@ -37,7 +37,7 @@ const crossEntropyBackward: Op<ShardOfClasses> = defineOp({
   inputs: ['g', 'logits', 'lse', 'target', 'weight?'],
   outputs: ['glogits'],
   operands:
-    '(grad: numel(r), logits: [r, c], lse: numel(r), target: numel(r), ' +
+    '(grad: numel(r), logits: [r, c], lse: numel(r), target: indices numel(r), ' +
     'weight?: float numel(classes)) -> (gradLogits: [r, c]) where inside(firstClass, c, classes)',
   params: shardParams,
   sharding: crossEntropyBackwardRule<ShardOfClasses>(),
@@ -113,7 +113,7 @@ export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]>
   inputs: ['logits', 'target', 'weight?'],
   outputs: ['losses', 'lse'],
   operands:
-    '(logits: float [r, c], target: numel(r), weight?: numel(c)) -> (losses: numel(r), ' +
+    '(logits: float [r, c], target: indices numel(r), weight?: numel(c)) -> (losses: numel(r), ' +
     'lse: numel(r))',
   params: crossEntropyParams,
   sharding: { ...crossEntropyRule, decompose: lossesOfShards },
@@ -219,8 +219,8 @@ export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
   inputs: ['logits', 'target', 'weight?', 'scale?'],
   outputs: ['losses', 'lse', 'glogits'],
   operands:
-    '(logits: float T[r, c], target: numel(r), weight?: numel(c), scale?: acc(T) numel(1))' +
-    ' -> (losses: numel(r), lse: numel(r), gradLogits: dense T[r, c])',
+    '(logits: float T[r, c], target: indices numel(r), weight?: numel(c), ' +
+    'scale?: acc(T) numel(1)) -> (losses: numel(r), lse: numel(r), gradLogits: dense T[r, c])',
   params: withGradientParams,
   sharding: crossEntropyWithGradientRule<LossWithGradient>(),
   meta: ([logits]) => {

@@ -84,7 +84,7 @@ const crossEntropyStatistics: Op<Statistics, readonly [Tensor, Tensor, Tensor]> 
   inputs: ['logits', 'target', 'weight?'],
   outputs: ['lse', 'score'],
   operands:
-    '(logits: float T[r, c], target: int64 numel(r), weight?: float numel(classes)) -> ' +
+    '(logits: float T[r, c], target: indices int64 numel(r), weight?: float numel(classes)) -> ' +
     '(lse: dense float64 [r, 1], score: dense float64 numel(r)) ' +
     'where inside(firstClass, c, classes)',
   params: statisticsParams,

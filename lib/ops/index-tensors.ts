@@ -32,7 +32,8 @@ const indexGetOp: Op<IndexParams> = defineOp({
   sharding: indexGetRule,
   outputs: ['y'],
   operands:
-    '(x: [...], indices[numIndices]: numel(n)) -> (y: [...]) where slices(x, y, numIndices, n)',
+    '(x: [...], indices[numIndices]: indices numel(n)) -> (y: [...])' +
+    ' where slices(x, y, numIndices, n)',
   params: readParams,
   meta: (inputs, { numIndices }) => {
     const [{ shape, dtype, device }, index] = inputs as [Tensor, Tensor, ...Tensor[]];
@@ -67,7 +68,7 @@ const indexPutOp: Op<IndexParams> = defineOp({
   updates: 0,
   outputs: ['y'],
   operands:
-    '(values: [...], indices[numIndices]: numel(n)) -> (y: [...])' +
+    '(values: [...], indices[numIndices]: indices numel(n)) -> (y: [...])' +
     ' where slices(y, values, numIndices, n)',
   params: writeParams,
   meta: (inputs) => {

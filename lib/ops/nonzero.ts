@@ -65,7 +65,8 @@ const nonzeroRowsOp: Op<NonzeroRows> = defineOp({
   inputs: ['starts', 'flags'],
   outputs: ['rows'],
   operands:
-    '(shape: indexView [...], starts: dense int64 [...], flags: dense int64 [...])' +
+    '(shape: indexView [...], starts: dense indices int64 [...], ' +
+    'flags: dense indices int64 [...])' +
     ' -> (rows: dense int64 [n, d]) where tiles(starts, flags, shape, tile), rank(shape, d)',
   params: nonzeroRowsParams,
   meta: ([starts], { shape, count }) => [

@@ -23,7 +23,7 @@ const gatherOp: Op<OneDim> = defineOp({
   name: 'gather',
   inputs: ['x', 'index'],
   outputs: ['y'],
-  operands: '(x: T[...], index: [...s]) -> (y: T[...s]) where within(index, x)',
+  operands: '(x: T[...], index: indices [...s]) -> (y: T[...s]) where within(index, x)',
   params: oneDimParams,
   doc: 'out[i][j] = input[index[i][j]][j] for dim 0, and so on.',
   sharding: gatherRule,
@@ -66,7 +66,8 @@ const scatterForm = {
   inputs: ['x', 'index', 'source'],
   outputs: ['y'],
   operands:
-    '(index: [...s], source?: [...s]) -> (y: [...]) where within(index, y), below(reduce, 5)',
+    '(index: indices [...s], source?: [...s]) -> (y: [...])' +
+    ' where within(index, y), below(reduce, 5)',
   params: scatterParams,
   meta: ([x]) => [likeInput(x)],
   lower: (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim),

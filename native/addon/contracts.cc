@@ -19,7 +19,8 @@ enum class Shape : uint8_t {
   NumelOf,   // as many elements as the operand at the same place in list `of`
 };
 
-constexpr uint8_t kOptional = 1, kDense = 2, kIndexView = 4, kAccumulated = 8;  // flags
+constexpr uint8_t kOptional = 1, kDense = 2, kIndexView = 4, kAccumulated = 8,
+                  kIndices = 16;  // flags
 constexpr uint16_t bit(DType dtype) { return uint16_t(1u << static_cast<int32_t>(dtype)); }
 constexpr uint16_t kFloats =
     bit(DType::Float32) | bit(DType::Float64) | bit(DType::Float16) | bit(DType::BFloat16);
@@ -89,7 +90,7 @@ struct Signature {
 
 struct Contract {
   int16_t signature, other;  // -1: none; without any, the kernel checks its operands
-  bool overwrites;
+  bool overwrites, has_indices;
 };
 
 // ---- relations ----
@@ -210,12 +211,26 @@ bool shape_fits(Operands& o, const TensorView& v, int32_t of) {
   return false;
 }
 
+bool overlap(const TensorView& a, const TensorView& b) {
+  if (!a.data || !b.data) return false;  // memory that is yet to be allocated
+  const char *first = static_cast<char*>(a.data), *second = static_cast<char*>(b.data);
+  return first < second + b.reach() && second < first + a.reach();
+}
+
+// A kernel checks indices before it writes: an output on their memory would change them behind it.
+bool overlaps_outputs(const Operands& o, const TensorView& indices) {
+  for (int32_t i = 0; i < o.call.num_outputs; i++)
+    if (overlap(indices, o.call.output(i))) return true;
+  return false;
+}
+
 template <int kRow>
 bool operand_fits(Operands& o, const TensorView& v, int32_t of = kOperands[kRow].of) {
   constexpr OperandRule rule = kOperands[kRow];
   if (v.is_immediate != ((rule.flags & kIndexView) != 0))
     return v.is_immediate && (rule.flags & kOptional);
   if ((rule.flags & kDense) && v.numel > 0 && !v.is_contiguous()) return false;
+  if ((rule.flags & kIndices) && overlaps_outputs(o, v)) return false;
   return dtype_fits<kRow>(o, v) && shape_fits<kRow>(o, v, of);
 }
 
@@ -297,11 +312,13 @@ Status check_contract(const KernelCall& call, const KernelEntry* kernels, ErrorT
   const Signature& expected =
       contract.other < 0 || counts(first, call) ? first : kSignatures[contract.other];
   return fail(error, Code::Invalid,
-              "malformed command: %d inputs and %d outputs of these sizes and dtypes do not fit "
-              "the kernel %s, which expects %s",
+              "malformed command: %d inputs and %d outputs of these sizes, dtypes and addresses do "
+              "not fit the kernel %s, which expects %s",
               call.num_inputs, call.num_outputs, kernels[call.kernel].name, expected.text);
 }
 
 bool overwrites_outputs(int32_t kernel) { return kContracts[kernel].overwrites; }
+
+bool has_indices(int32_t kernel) { return kContracts[kernel].has_indices; }
 
 }  // namespace shardwise

@@ -6,11 +6,14 @@
 
 namespace shardwise {
 
-// Views must already be known to lie inside their storages. Reads sizes, dtypes and parameters, no
-// data.
+// Views must already be known to lie inside their storages. Reads sizes, dtypes, addresses where
+// they are known, and parameters, no data.
 Status check_contract(const KernelCall& call, const KernelEntry* kernels, ErrorText* error);
 
 // Whether the kernel reads nothing of what its outputs held.
 bool overwrites_outputs(int32_t kernel);
+
+// Whether values of inputs are places in other operands, so that addresses matter.
+bool has_indices(int32_t kernel);
 
 }  // namespace shardwise

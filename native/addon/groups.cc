@@ -51,6 +51,8 @@ Status Groups::add(NewMember made, int64_t* id, ErrorText* error) {
   const auto size = static_cast<int64_t>(made.group_info.ranks.size());
   if (size < 1 || made.rank < 0 || made.rank >= size || made.timeout_ms < 1)
     return fail(error, Code::Invalid, "the rank is not of the group, or the timeout is invalid");
+  const Status started = stream->require_thread(error);
+  if (!started.ok()) return started;
   auto member = std::make_shared<Member>();
   member->id = *id = next_++;
   member->stream = stream;

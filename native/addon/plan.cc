@@ -111,12 +111,9 @@ Status run_commands(Environment& state, Plan& plan, Stream& stream, ErrorText* e
   for (; at.command < plan.commands.size() && status.ok(); at.command++) {
     Plan::Command& command = plan.commands[at.command];
     status = prepare(state, plan, command, stream, error);
-    if (!status.ok()) {
-      at.stopped = status.code == Code::OutOfMemory;
-      break;
-    }
-    // Its parameters have changed since they were checked.
-    if (command.draws) status = check_contract(command.call, stream.backend()->kernels, error);
+    at.stopped = status.code == Code::OutOfMemory;
+    if (!status.ok()) break;
+    if (command.rechecks) status = check_contract(command.call, stream.backend()->kernels, error);
     if (status.ok())
       status = runs_inline(stream, command.cost) ? run_inline(stream, command.call, error)
                                                  : stream.enqueue_kernel(command.call, error);
@@ -203,6 +200,7 @@ Status Plans::run(double id, double stream_id, bool with_tokens, bool goes_on, N
       return kOk;
     }
     status = allocate_first(state_, plan, *stream, error);
+    plan.progress.stopped = status.code == Code::OutOfMemory;
   }
   if (status.ok()) status = run_commands(state_, plan, *stream, error);
   if (!status.ok()) return fail_run(plan, status, goes_on);
@@ -210,13 +208,15 @@ Status Plans::run(double id, double stream_id, bool with_tokens, bool goes_on, N
   return kOk;
 }
 
-// Keeps the memory of a run that can go on.
+// Keeps the memory of a run that can go on. One whose kernel ran out of memory cannot: it may have
+// changed its operands.
 Status Plans::fail_run(Plan& plan, Status status, bool goes_on) {
-  const size_t failed = plan.progress.command;
-  plan.progress.stopped = plan.progress.stopped && failed > 0 && !goes_on;
-  if (!plan.progress.stopped) release_from(state_, plan, plan.num_given);
-  const bool none_ran = failed == 0 && status.code == Code::OutOfMemory;
-  state_.words[0] = none_ran ? -1 : static_cast<double>(failed);
+  Plan::Progress& at = plan.progress;
+  const bool none_ran = at.stopped && at.command == 0;
+  at.stopped = at.stopped && !none_ran && !goes_on;
+  if (!at.stopped) release_from(state_, plan, plan.num_given);
+  state_.words[0] = none_ran ? -1 : static_cast<double>(at.command);
+  state_.words[1] = at.stopped ? 1 : 0;
   return status;
 }
 

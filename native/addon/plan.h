@@ -23,7 +23,7 @@ struct Plan {
     int64_t cost = 0;
     size_t views = 0, params = 0;  // its first ones
     size_t operands_end = 0, uses_end = 0, writes_end = 0, frees_end = 0;
-    bool draws = false;
+    bool rechecks = false;  // in each run: parameters change, or addresses matter
   };
   // A parameter that each run gets as a word.
   struct Draw {

@@ -99,7 +99,7 @@ class PlanReader {
           word >= plan_.num_draws)
         return bad(error_, "random state", index);
       plan_.draws.push_back({command.params + static_cast<size_t>(param), word});
-      command.draws = true;
+      command.rechecks = true;
     }
     return kOk;
   }
@@ -187,6 +187,7 @@ class PlanReader {
         stated_ += call.tensors[i].numel;
       if (command.cost == 0) command.cost = stated_;
       stated_ = 0;
+      command.rechecks = command.rechecks || has_indices(call.kernel);
       const Status status = check_contract(call, backend->kernels, error_);
       if (!status.ok()) return status;
     }

@@ -21,7 +21,7 @@ class Plans {
   Status create(Napi::Value words, DeviceCode device, Napi::Value* token, ErrorText* error);
   // Returns the tokens of the outputs, if they are wanted; false, before anything has run, if the
   // storages in the shared words do not fit. Fails with the index of the command in the first word,
-  // or -1 if none has run.
+  // or -1 if none has run, and in the second whether the run can go on, for which its memory is kept.
   Status run(double id, double stream, bool with_tokens, bool goes_on, Napi::Value* tokens,
              ErrorText* error);
 

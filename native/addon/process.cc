@@ -7,7 +7,8 @@
 
 #include <climits>
 #include <mutex>
-#include <thread>
+
+#include "../include/start_thread.h"
 
 namespace shardwise {
 
@@ -27,12 +28,8 @@ void end_after(pid_t parent) {
 
 void end_with_parent() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    try {
-      std::thread(end_after, getppid()).detach();
-    } catch (...) {  // no thread available: only the event loop checks
-    }
-  });
+  // without a thread only the event loop checks
+  std::call_once(once, [] { start_detached([parent = getppid()] { end_after(parent); }); });
 }
 
 int32_t lock_file(int64_t fd) {

@@ -69,6 +69,11 @@ Status Streams::create(DeviceCode device, int64_t priority, int64_t rank_runtime
   if (!stream) stream = open(device, static_cast<int32_t>(priority), error);
   if (!stream) return Status{Code::Device};
   stream->set_rank_runtime(rank_runtime);
+  // it may wait for what another rank has yet to do
+  if (stream->unbounded() && !stream->require_thread(error).ok()) {
+    parked_.push_back(stream);
+    return Status{Code::Device};
+  }
   *id = stream->id();
   return kOk;
 }

@@ -190,13 +190,6 @@ void record_writes(Environment& state, Decoded& d) {
   }
 }
 
-int64_t reached_bytes(const TensorView& view) {
-  if (view.numel == 0) return 0;
-  int64_t last = 0;
-  for (int32_t i = 0; i < view.ndim; i++) last += (view.sizes[i] - 1) * view.strides[i];
-  return (last + 1) * item_size(view.dtype);
-}
-
 // How a command uses ArrayBuffers; determined before it is ordered after other streams.
 struct BorrowedUse {
   std::vector<size_t> operands;
@@ -212,7 +205,7 @@ BorrowedUse borrowed_use(const Decoded& d) {
     use.alone = use.alone && runs_alone(*d.stream, *entry);
     if (!entry->adopted) continue;
     use.operands.push_back(i);
-    use.bytes += reached_bytes(d.views[i]);
+    use.bytes += d.views[i].reach();
     use.writes = use.writes || i >= first_written(d);
   }
   return use;
@@ -226,7 +219,7 @@ Status enqueue_borrowed(Decoded& d, const BorrowedUse& use, ErrorText* error) {
   std::vector<BorrowedCopy> copies(waits ? 0 : use.operands.size());
   for (size_t k = 0; k < copies.size(); k++) {
     TensorView& view = d.views[use.operands[k]];
-    const Status status = copy_borrowed(view.data, reached_bytes(view), &copies[k], error);
+    const Status status = copy_borrowed(view.data, view.reach(), &copies[k], error);
     if (!status.ok()) return status;
     view.data = copies[k].get();
   }

@@ -59,6 +59,8 @@ Status Worlds::connect(SharedWorld world, Stream& stream, Napi::Value given, Err
   const size_t expected = static_cast<size_t>(world->size) * kGlooAddressBytes;
   if (buffer.IsEmpty() || buffer.ByteLength() != expected)
     return fail(error, Code::Invalid, "the addresses are no ArrayBuffer with one for each rank");
+  const Status started = stream.require_thread(error);
+  if (!started.ok()) return started;
   world->rank_runtime = stream.rank_runtime();
   const std::string addresses(static_cast<const char*>(buffer.Data()), expected);
   stream.enqueue([world, addresses](Stream& s) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "../include/start_thread.h"
 #include "call_record.h"
 #include "messages.h"
 
@@ -14,14 +15,11 @@ RemoteWatchdog::RemoteWatchdog(const GlooEngine* engine, void* member, GroupInfo
       group_info_(std::move(group_info)),
       rank_(rank),
       size_(size) {
-  try {
-    thread_ = std::thread([this] { work(); });
-  } catch (const std::exception& none) {  // no thread available
-    ErrorText text;
-    Text(text).add("rank %d could not start a thread that compares calls (%s)",
-                   group_info_.rank_at(rank_), none.what());
-    fail_group(Code::Peer, text);
-  }
+  if (start_thread(&thread_, [this] { work(); })) return;
+  ErrorText text;
+  Text(text).add("rank %d could not start a thread that compares calls: %s",
+                 group_info_.rank_at(rank_), kNoThread);
+  fail_group(Code::Peer, text);
 }
 
 RemoteWatchdog::~RemoteWatchdog() {

@@ -6,9 +6,9 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
-#include <thread>
 #include <vector>
 
+#include "../include/start_thread.h"
 #include "call_record.h"
 #include "messages.h"
 
@@ -377,13 +377,10 @@ class WatchdogThread {
     std::lock_guard<std::mutex> lock(mutex_);
     members_.push_back(member);
     changed_.notify_all();
-    if (started_) return;
-    try {
-      std::thread([this] { keep_polling(); }).detach();
-      started_ = true;
-      std::atexit([] { of_process().stop(); });
-    } catch (...) {  // no thread available: the next group tries again
-    }
+    // without a thread the next group tries again
+    if (started_ || !start_detached([this] { keep_polling(); })) return;
+    started_ = true;
+    std::atexit([] { of_process().stop(); });
   }
 
   void remove(WatchdogMember* member) {

@@ -3,19 +3,14 @@
 #include "../include/backend.h"
 
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <thread>
 
 #include "isa.h"
 #include "launch_together.h"
+#include "memory_limit.h"
 #include "parallel_for.h"
 
 namespace shardwise::cpu {
@@ -33,22 +28,6 @@ constexpr KernelEntry kKernels[] = {
 };
 
 using Clock = std::chrono::steady_clock;
-
-// SHARDWISE_CPU_MEMORY_LIMIT limits memory, for tests of exhausted memory.
-std::atomic<int64_t> reserved{0};
-const char* given_limit() { return std::getenv("SHARDWISE_CPU_MEMORY_LIMIT"); }
-// -1: what was given is no number of bytes.
-int64_t memory_limit() {
-  static const int64_t limit = [] {
-    const char* given = given_limit();
-    if (!given || !*given) return INT64_MAX;
-    char* end = nullptr;
-    errno = 0;
-    const long long bytes = std::strtoll(given, &end, 10);
-    return *end || errno || bytes < 0 ? int64_t{-1} : static_cast<int64_t>(bytes);
-  }();
-  return limit;
-}
 
 int32_t device_count() { return 1; }
 
@@ -70,34 +49,19 @@ Status device_info(int32_t, DeviceInfo* info, ErrorText*) {
   const CpuFeatures& features = cpu_features();
   snprintf(info->detail, sizeof info->detail, "%s%s", levels[static_cast<int>(features.isa)],
            features.avx512_bf16 ? " bf16" : "");
-  struct sysinfo memory;
-  if (sysinfo(&memory) == 0) {
-    info->total_bytes = static_cast<int64_t>(memory.totalram) * memory.mem_unit;
-    info->free_bytes = static_cast<int64_t>(memory.freeram + memory.bufferram) * memory.mem_unit;
-  }
-  if (memory_limit() >= 0 && memory_limit() != INT64_MAX) {
-    info->total_bytes = memory_limit();
-    info->free_bytes = memory_limit() - reserved.load();
-  }
+  const HostMemory memory = host_memory();
+  info->total_bytes = memory.total;
+  info->free_bytes = memory.free;
   info->num_cores = num_threads();
   return kOk;
 }
 
 Status allocate(int32_t, int64_t bytes, void** out, ErrorText* error) {
-  if (memory_limit() < 0) {
-    const char* given = given_limit();
-    return fail(
-        error, Code::Invalid,
-        "SHARDWISE_CPU_MEMORY_LIMIT is '%.100s': expected a whole number of bytes, or nothing",
-        given ? given : "");
-  }
-  if (reserved.fetch_add(bytes) + bytes > memory_limit()) {
-    reserved.fetch_sub(bytes);
-    return fail(error, Code::OutOfMemory, "the limit set by SHARDWISE_CPU_MEMORY_LIMIT is reached");
-  }
+  const Status status = reserve_memory(bytes, error);
+  if (!status.ok()) return status;
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
-    reserved.fetch_sub(bytes);
+    return_memory(bytes);
     return fail(error, Code::OutOfMemory, "the system refused %lld bytes",
                 static_cast<long long>(bytes));
   }
@@ -109,7 +73,7 @@ Status allocate(int32_t, int64_t bytes, void** out, ErrorText* error) {
 
 void release(int32_t, void* pointer, int64_t bytes) {
   munmap(pointer, bytes);
-  reserved.fetch_sub(bytes);
+  return_memory(bytes);
 }
 
 Status host_allocate(int64_t bytes, void** out, ErrorText* error) {

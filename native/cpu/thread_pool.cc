@@ -15,6 +15,7 @@
 #include "parallel_for.h"
 #include "pause.h"
 #include "processors.h"
+#include "start_thread.h"
 #include "thread_priority.h"
 
 namespace shardwise::cpu {
@@ -125,10 +126,9 @@ class Pool {
     }
   }
 
+  // The caller does the work of workers that the system refuses; the next region tries again.
   void start_workers() {
-    if (started_) return;
-    started_ = true;
-    for (int i = 1; i < threads_; i++) std::thread([this, i] { loop(i); }).detach();
+    while (started_ < threads_ && start_detached([this, i = started_] { loop(i); })) started_++;
   }
 
   // First the chunks of the thread's own share, whose memory its cache may still hold from the
@@ -220,7 +220,7 @@ class Pool {
   int threads_ = 1;
   // threads yield while they wait, because others have no processor of their own
   bool yields_ = false;
-  bool started_ = false;
+  int started_ = 1;  // the caller and the workers that exist
   std::mutex busy_, mutex_;
   std::exception_ptr failure_;  // the first exception of the region
   std::condition_variable wake_, all_done_;

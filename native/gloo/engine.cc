@@ -1,7 +1,10 @@
 // Fills the seam. Exceptions of gloo and the standard library end here.
 #include <gloo/config.h>
 
+#include <system_error>
+
 #include "../comm/compilation.h"
+#include "../include/start_thread.h"
 #include "group.h"
 
 namespace shardwise::gloo_engine {
@@ -13,6 +16,8 @@ Status guarded(const char* what, ErrorText* error, Work work) {
     return work();
   } catch (const std::bad_alloc&) {
     return fail(error, Code::OutOfMemory, "%s: gloo: out of memory", what);
+  } catch (const std::system_error&) {  // gloo's own errors are of other classes
+    return fail(error, Code::Peer, "%s: gloo: %s", what, kNoThread);
   } catch (const std::exception& failure) {
     return fail(error, Code::Peer, "%s: gloo: %s", what, plain(failure.what()).c_str());
   } catch (...) {

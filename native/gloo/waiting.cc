@@ -6,8 +6,11 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "../include/start_thread.h"
 
 namespace shardwise::gloo_engine {
 namespace {
@@ -51,7 +54,7 @@ class Pulse {
   };
 
   Pulse() {
-    std::thread([this] { run(); }).detach();
+    if (!start_detached([this] { run(); })) throw std::runtime_error(kNoThread);
   }
   void run() {
     std::unique_lock<std::mutex> lock(mutex_);

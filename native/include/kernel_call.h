@@ -21,6 +21,14 @@ struct TensorView {
   int32_t ndim;
   bool is_immediate;  // a number passed in place of a tensor; in an optional position: absent
 
+  // Bytes from the first element to the end of the last.
+  int64_t reach() const {
+    if (numel == 0) return 0;
+    int64_t last = 0;
+    for (int32_t d = 0; d < ndim; d++) last += (sizes[d] - 1) * strides[d];
+    return (last + 1) * item_size(dtype);
+  }
+
   bool is_contiguous() const {
     int64_t expected = 1;
     for (int32_t d = ndim - 1; d >= 0; d--) {

@@ -8,21 +8,22 @@
 
 #include <atomic>
 #include <mutex>
-#include <thread>
+
+#include "../include/start_thread.h"
 
 namespace shardwise {
 
 class AsymmetricFence {
  public:
   // Registers with the kernel on a thread of its own, because that takes ten milliseconds. Until
-  // then both sides run full barriers.
+  // then, and where there is no thread, both sides run full barriers.
   static void prepare() {
     static std::once_flag once;
     std::call_once(once, [] {
-      std::thread([] {
+      start_detached([] {
         if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0)
           expedited_.store(true);
-      }).detach();
+      });
     });
   }
 

@@ -1,5 +1,7 @@
 #include "reaper.h"
 
+#include "../include/start_thread.h"
+
 namespace shardwise {
 
 Reaper& Reaper::get() {
@@ -9,15 +11,17 @@ Reaper& Reaper::get() {
 }
 
 void Reaper::add(Release release, int32_t device, void* pointer, int64_t bytes) {
+  bool is_waiting;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    released_.push_back({release, device, pointer, bytes});
-    if (!started_) {
-      started_ = true;
-      std::thread([this] { loop(); }).detach();
-    }
+    if (!started_) started_ = start_detached([this] { loop(); });
+    if (started_) released_.push_back({release, device, pointer, bytes});
+    is_waiting = started_;
   }
-  wake_.notify_one();
+  if (is_waiting)
+    wake_.notify_one();
+  else
+    release(device, pointer, bytes);
 }
 
 void Reaper::drain() {

@@ -1,10 +1,9 @@
 // Returns memory to the system on a thread of its own: unmapping 64 MiB takes milliseconds, too
-// long for the JavaScript thread and for a garbage collection.
+// long for the JavaScript thread and for a garbage collection. Without a thread the caller does it.
 #pragma once
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 

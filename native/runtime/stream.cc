@@ -11,6 +11,7 @@
 #endif
 
 #include "../include/pause.h"
+#include "../include/start_thread.h"
 #include "../include/text.h"
 #include "../include/thread_priority.h"
 #include "asymmetric_fence.h"
@@ -118,23 +119,31 @@ Status Stream::give_scratch(int64_t bytes, void** out, ErrorText* error) {
   return status;
 }
 
-void Stream::start() {
+// Whether the native thread exists, or could be started.
+bool Stream::start() {
   AsymmetricFence::prepare();
-  running_ = true;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stop_.store(false);
-    if (thread_.joinable() && !ended_) return;
+    running_ = thread_.joinable() && !ended_;
+    if (running_) return true;
     ended_ = false;
   }
   if (thread_.joinable()) thread_.join();
-  reading_ = std::make_unique<Ring>(kRingBytes, head_.load(std::memory_order_relaxed));
-  writing_ = reading_.get();
-  thread_ = std::thread([this] {
+  if (!reading_) {
+    reading_ = std::make_unique<Ring>(kRingBytes, head_.load(std::memory_order_relaxed));
+    writing_ = reading_.get();
+  }
+  running_ = start_thread(&thread_, [this] {
     // it runs the kernels; that of a GPU only launches them
     if (!backend_->asynchronous) yield_to_javascript();
     loop();
   });
+  return running_;
+}
+
+Status Stream::require_thread(ErrorText* error) {
+  return running_ || start() ? kOk : fail(error, Code::Device, "%s", kNoThread);
 }
 
 void Stream::park() {
@@ -206,6 +215,7 @@ void Stream::publish(int64_t bytes) {
   submitted_++;
   const uint64_t head = head_.load(std::memory_order_relaxed) + bytes;
   head_.store(head, std::memory_order_release);
+  if (!running_) return work_off_here();
   AsymmetricFence::light();
   if (sleeping_.load(std::memory_order_relaxed)) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -314,23 +324,35 @@ void Stream::loop() {
         return;
       }
     }
-    auto* record = reinterpret_cast<Record*>(reading_->at(tail));
-    if (record->kind == Kind::Wrap || record->kind == Kind::Jump) {
-      const uint64_t after = tail + static_cast<uint64_t>(record->bytes);
-      if (record->kind == Kind::Jump) reading_ = std::move(reading_->next);
-      tail_.store(after, std::memory_order_release);
-      continue;
-    }
-    const Worked worked = work_off(record);
-    tail_.store(tail + worked.bytes, std::memory_order_release);
-    completed_.store(completed_.load(std::memory_order_relaxed) + worked.records,
-                     std::memory_order_release);
-    AsymmetricFence::light();
-    if (waiters_.load(std::memory_order_relaxed) > 0) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      done_.notify_all();
-    }
+    work_off_next();
   }
+}
+
+// Executes the record at the tail, and maybe others behind it.
+void Stream::work_off_next() {
+  const uint64_t tail = tail_.load(std::memory_order_relaxed);
+  auto* record = reinterpret_cast<Record*>(reading_->at(tail));
+  if (record->kind == Kind::Wrap || record->kind == Kind::Jump) {
+    const uint64_t after = tail + static_cast<uint64_t>(record->bytes);
+    if (record->kind == Kind::Jump) reading_ = std::move(reading_->next);
+    tail_.store(after, std::memory_order_release);
+    return;
+  }
+  const Worked worked = work_off(record);
+  tail_.store(tail + worked.bytes, std::memory_order_release);
+  completed_.store(completed_.load(std::memory_order_relaxed) + worked.records,
+                   std::memory_order_release);
+  AsymmetricFence::light();
+  if (waiters_.load(std::memory_order_relaxed) > 0) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    done_.notify_all();
+  }
+}
+
+// The system refuses a thread: the caller works in its place.
+void Stream::work_off_here() {
+  while (tail_.load(std::memory_order_relaxed) != head_.load(std::memory_order_relaxed))
+    work_off_next();
 }
 
 Stream::Worked Stream::work_off(Record* first) {

@@ -1,5 +1,6 @@
 // A stream: a ring of records and a native thread that executes them in order. The JavaScript
-// thread writes records; the native thread runs CPU kernels or launches CUDA work. If the ring is
+// thread writes records; the native thread runs CPU kernels or launches CUDA work. Without a native
+// thread, because the system refuses one, the JavaScript thread executes each record. If the ring is
 // full, the JavaScript thread waits; where it must not, because the stream may wait for JavaScript,
 // a larger ring follows the full one.
 #pragma once
@@ -103,6 +104,9 @@ class Stream {
   Status enqueue_kernel(const KernelCall& call, ErrorText* error);
   // Runs a kernel on the caller's thread. Only if idle() and the backend is synchronous.
   Status run_now(KernelCall& call, ErrorText* error);
+  // Starts the native thread. Commands that wait for other ranks need it; without one, commands run
+  // on the caller's thread. Fails if the system refuses a thread.
+  Status require_thread(ErrorText* error);
   // Runs fn on the native thread, in order. A profile records what has a name, which is static.
   void enqueue(std::function<void(Stream&)> fn, const char* name = nullptr);
   // The methods of marks are called on the JavaScript thread, for streams of asynchronous backends.
@@ -178,8 +182,10 @@ class Stream {
   bool fits(int64_t bytes);  // in the ring, with room for the mark that ends it
   void grow();
   void publish(int64_t bytes);
-  void start();
+  bool start();
   void loop();
+  void work_off_next();
+  void work_off_here();
   void process(Record* record);
   void process_recorded(Record* record);
   Status run_recorded(KernelCall& call);

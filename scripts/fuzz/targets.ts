@@ -79,6 +79,8 @@ function runProcess(
   const child = spawn(
     process.execPath,
     [
+      // else Node takes the signal of a bad access, and no report is written
+      '--disable-wasm-trap-handler',
       '--import',
       'tsx',
       'test/fuzz/child.ts',

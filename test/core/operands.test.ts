@@ -1,7 +1,7 @@
 /** The notation for the operands that the kernel of an op requires. */
 import assert from 'node:assert/strict';
 import { allOps } from '../../lib/core/op.js';
-import { formatOperands, parseOperands, relations } from '../../lib/core/operands.js';
+import { formatOperands, type Operand, parseOperands, relations } from '../../lib/core/operands.js';
 import { ShardwiseError } from '../../lib/index.js';
 
 const read = (text: string) => parseOperands(text, 'example');
@@ -16,6 +16,7 @@ describe('the notation of operands', () => {
       count: null,
       optional: false,
       layout: 'strided',
+      indices: false,
       classes: null,
       letter: 'T',
       accumulated: false,
@@ -28,18 +29,23 @@ describe('the notation of operands', () => {
     assert.deepEqual(relations, []);
   });
 
-  it('names shapes of any rank, numbers of elements and dtypes of accumulation', () => {
-    const { inputs } = read('(x: T[...s, n], at: indexView [...], w: acc(T) numel(n)) -> ()');
+  it('names shapes of any rank, numbers of elements, dtypes of accumulation and indices', () => {
+    const { inputs } = read(
+      '(x: T[...s, n], at: indexView [...], w: acc(T) numel(n), i: dense indices int64 [n]) -> ()',
+    );
     assert.deepEqual(
       inputs.map(({ shape }) => shape),
       [
         { kind: 'dims', rest: 's', dims: ['n'] },
         { kind: 'dims', rest: '', dims: [] },
         { kind: 'numel', of: 'n' },
+        { kind: 'dims', rest: null, dims: ['n'] },
       ],
     );
     assert.equal(inputs[1]?.layout, 'indexView');
     assert.deepEqual([inputs[2]?.letter, inputs[2]?.accumulated], ['T', true]);
+    const { layout, indices, classes } = inputs[3] as Operand;
+    assert.deepEqual([layout, indices, classes], ['dense', true, ['int64']]);
   });
 
   it('names lists of operands, and relations', () => {

@@ -22,4 +22,11 @@ describe('the garbage collector', () => {
     const { allocated, reached } = await runProgram<Record<string, number>>(program);
     assert.ok((allocated as number) < 1.2 * (reached as number), `${allocated} for ${reached}`);
   });
+
+  it('is asked for tensors of typed arrays and for empty ones as for results of ops', async function () {
+    this.timeout(60_000);
+    // 1.6 GB pass through; at most 128 MiB wait for a young and 256 MiB for a full collection.
+    const peaks = await runProgram<Record<string, number>>('eager/programs/typed-arrays');
+    for (const [source, peak] of Object.entries(peaks)) assert.ok(peak < 450, `${source}: ${peak}`);
+  });
 });

@@ -9,6 +9,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isRunning } from '../distributed/support/is-running.js';
 import { loader, programArguments } from '../run-program.js';
 import { Rng } from './rng.js';
 
@@ -102,14 +103,6 @@ function freePort(): Promise<number> {
 async function until(what: () => boolean, ms: number): Promise<boolean> {
   for (const end = Date.now() + ms; !what(); await sleep(5)) if (Date.now() > end) return false;
   return true;
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return !/^\d+ \(.*\) [ZX]/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-  } catch {
-    return false;
-  }
 }
 
 function signalTo(pid: number, signal: NodeJS.Signals): void {

@@ -6,74 +6,18 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { addon } from '../../lib/runtime.js';
+import { recordCommands } from '../fuzz/commands.js';
 import {
-  type Command,
-  encode,
-  IMMEDIATE,
-  INDEX_VIEW,
-  type Operand,
-  recordCommands,
-} from '../fuzz/commands.js';
-
-const words = new Float64Array(addon.words);
-const stream = addon.defaultStream(0);
-const FLOAT32 = 0;
-const FLOAT64 = 1;
-const INT64 = 4;
-
-function storage(bytes: number): number {
-  addon.allocate(stream, bytes, false);
-  const handle = words[0] as number;
-  addon.write(handle, 0, new Uint8Array(bytes), stream);
-  return handle;
-}
-
-function view(
-  sizes: number[],
-  {
-    dtype = FLOAT32,
-    strides = sizes.map((_, d) => sizes.slice(d + 1).reduce((a, b) => a * b, 1)),
-    bytes = 4096,
-  } = {},
-): Operand {
-  return { kind: storage(bytes), value: 0, dtype, sizes, strides };
-}
-
-const absent: Operand = { kind: IMMEDIATE, value: 0, dtype: FLOAT32, sizes: [], strides: [] };
-
-/** What nonzero finds in 64 elements, as the operands of nonzero_rows for so many. */
-const found = (numel: number): Operand[] => [
-  { kind: INDEX_VIEW, value: 0, dtype: FLOAT32, sizes: [numel], strides: [1] },
-  view([2], { dtype: INT64 }),
-  view([1], { dtype: INT64 }),
-];
-
-function submit(
-  kernel: string,
-  inputs: Operand[],
-  outputs: Operand[],
-  params: number[] = [],
-): void {
-  const id = addon.kernelNames.indexOf(kernel);
-  const command: Command = {
-    kernel: id,
-    stream,
-    inputs: inputs.length,
-    outputs: outputs.length,
-    flags: 0,
-    cost: 0,
-    operands: [...inputs, ...outputs],
-    params,
-  };
-  const list = encode(command);
-  words.set(list);
-  try {
-    addon.submit(list.length);
-    addon.synchronize(stream);
-  } finally {
-    for (const { kind } of command.operands) if (kind > 0) addon.release(kind);
-  }
-}
+  absent,
+  FLOAT64,
+  found,
+  INT64,
+  storage,
+  stream,
+  submit,
+  view,
+  words,
+} from './raw-commands.js';
 
 const code = (expected: string) => (error: NodeJS.ErrnoException) => {
   assert.equal(error.code, expected, error.message);

@@ -3,7 +3,7 @@
  * between machines over gloo.
  */
 import assert from 'node:assert/strict';
-import { execFile, execFileSync, spawnSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -13,7 +13,7 @@ import { openGloo } from '../../lib/native/gloo.js';
 import { root } from '../../scripts/check-tree.js';
 import { skipWithoutGloo } from '../distributed/support/skip-without-gloo.js';
 import { compileOnce } from '../packaging/package.js';
-import { skipBecause } from '../skip.js';
+import { skipBecause, skipWithoutCompiler } from '../skip.js';
 
 const sources = (folder: string) =>
   readdirSync(path.join(root, folder)).flatMap((file) =>
@@ -36,13 +36,7 @@ describe('collectives of host memory', function () {
   before(function () {
     if (!existsSync(path.join(root, 'native/comm')))
       skipBecause(this, 'the tests run without their sources');
-    if (spawnSync('g++', ['--version']).status !== 0) {
-      assert.ok(
-        process.env.CI !== 'true',
-        'CI has to have g++: the self-test of native/comm would not run',
-      );
-      skipBecause(this, 'no g++');
-    }
+    skipWithoutCompiler(this);
     mkdirSync(path.join(root, 'build', 'selftest'), { recursive: true });
     execFileSync(
       compileOnce,

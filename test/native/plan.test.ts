@@ -1,10 +1,8 @@
 /** The raw addon refuses plans that do not fit, and runs of them that would reach other memory. */
 import assert from 'node:assert/strict';
 import { addon } from '../../lib/runtime.js';
+import { FLOAT32, INT64, storage, stream, words } from './raw-commands.js';
 
-const words = new Float64Array(addon.words);
-const stream = addon.defaultStream(0);
-const [FLOAT32, INT64] = [0, 4];
 const kernel = (name: string): number => addon.kernelNames.indexOf(name);
 
 /** An operand: a vector in a slot, from a byte on. */
@@ -72,13 +70,6 @@ const tokens: unknown[] = [];
 function create(list: readonly number[]): number {
   tokens.push(addon.createPlan(Float64Array.from(list), 0));
   return words[0] as number;
-}
-
-function storage(bytes: number): number {
-  addon.allocate(stream, bytes, false);
-  const handle = words[0] as number;
-  addon.write(handle, 0, new Uint8Array(bytes), stream);
-  return handle;
 }
 
 const code = (expected: string) => (error: NodeJS.ErrnoException) => {
@@ -280,6 +271,22 @@ describe('a plan of the addon', () => {
     assert.throws(() => addon.runPlan(id, stream, false), code('SW_INVALID'));
     assert.equal(words[0], 0);
     addon.release(given);
+  });
+
+  it('does not run a command with an output over its indices, in one storage or two views of it', () => {
+    const gather = command('gather', [vector(0, 4), vector(1, 4, 0, INT64)], vector(2, 4), []);
+    const apart = create(planWords({ given: 3, outputs: [], commands: [gather] }));
+    const [values, index, into] = [storage(16), storage(32), storage(16)];
+    words.set([values, 0, index, 0, into, 0]);
+    assert.equal(addon.runPlan(apart, stream, false), undefined);
+    words.set([values, 0, index, 0, index, 16]);
+    assert.throws(() => addon.runPlan(apart, stream, false), code('SW_INVALID'));
+    assert.equal(words[0], 0);
+    const over = command('gather', [vector(0, 4), vector(1, 4, 0, INT64)], vector(1, 4), []);
+    const within = create(planWords({ given: 2, outputs: [], commands: [over] }));
+    words.set([values, 0, index, 0]);
+    assert.throws(() => addon.runPlan(within, stream, false), code('SW_INVALID'));
+    for (const handle of [values, index, into]) addon.release(handle);
   });
 
   it('says which command failed', () => {

@@ -16,8 +16,8 @@ import { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import { mayShareMemory } from '../../eager/aliasing.js';
 import { recording, recordStorages } from '../../eager/allocation-history.js';
-import { addPressure, collectGarbage } from '../../eager/gc-policy.js';
-import { streamOf, translate, writer } from '../../eager/submit.js';
+import { addPressure } from '../../eager/gc-policy.js';
+import { freeGarbage, streamOf, translate, writer } from '../../eager/submit.js';
 import type { Token } from '../../native/addon.js';
 import type { NativeError } from '../../native/guard.js';
 import type { RunValue } from '../graph/effects.js';
@@ -84,6 +84,9 @@ export interface SegmentParts {
   /** Numbers that kernels get beside the parameters of calls, as they were. */
   readonly computed: ReadonlyMap<() => number, number>;
 }
+
+/** The tokens of the outputs. */
+type Made = Exclude<ReturnType<typeof writer.addon.runPlan>, false>;
 
 const words = new Float64Array(writer.addon.words);
 const NOTHING_HAS_RUN = -1;
@@ -163,24 +166,7 @@ export class Segment {
       return true;
     }
     const scope = currentScope;
-    const stream = streamOf(device);
-    let made: ReturnType<typeof writer.addon.runPlan>;
-    try {
-      this.patch(values);
-      made = this.runPlan(stream, scope === null, false);
-    } catch (error) {
-      if (!isOutOfMemory(error)) throw this.explain(error, values);
-      const hasBegun = words[0] !== NOTHING_HAS_RUN;
-      collectGarbage();
-      if (!hasBegun) this.patch(values);
-      try {
-        made = this.runPlan(stream, scope === null, hasBegun);
-      } catch (second) {
-        // One by one, so that the error names the op that does not fit, or that all fit.
-        if (isOutOfMemory(second) && words[0] === NOTHING_HAS_RUN) return false;
-        throw this.explain(second, values);
-      }
-    }
+    const made = this.runPlan(values, scope === null);
     if (made === false) return false;
     this.markFreed(values, this.parts.commands.length);
     const storages = new Array<Storage>(outputs.length);
@@ -197,14 +183,33 @@ export class Segment {
     return true;
   }
 
-  private runPlan(
-    stream: number,
-    withTokens: boolean,
-    goesOn: boolean,
-  ): ReturnType<typeof writer.addon.runPlan> {
+  /**
+   * Crosses into the addon, and again where memory ran out: from the start if nothing has run, else
+   * from where the run stopped.
+   */
+  private runPlan(values: readonly RunValue[], withTokens: boolean): Made | false {
+    const stream = streamOf(this.parts.device);
+    let hasCollected = false;
+    for (let goesOn = false; ; ) {
+      try {
+        if (!goesOn) this.patch(values);
+        return this.cross(stream, withTokens, goesOn);
+      } catch (error) {
+        if (!isOutOfMemory(error)) throw this.explain(error, values);
+        const hasRun = words[0] !== NOTHING_HAS_RUN;
+        goesOn = words[1] === 1;
+        // One by one, so that the error names the op that does not fit, or that all fit.
+        if (!hasRun && hasCollected) return false;
+        if (hasRun && !goesOn) throw this.explain(error, values);
+        freeGarbage();
+        hasCollected = true;
+      }
+    }
+  }
+
+  private cross(stream: number, withTokens: boolean, goesOn: boolean): Made | false {
     const { profiler } = hooks;
-    const run = (): ReturnType<typeof writer.addon.runPlan> =>
-      writer.addon.runPlan(this.plan, stream, withTokens, goesOn);
+    const run = (): Made | false => writer.addon.runPlan(this.plan, stream, withTokens, goesOn);
     return profiler === null ? run() : profiler.plan(this.parts.commands, run);
   }
 

@@ -1,9 +1,24 @@
 /**
  * Preloaded into every process of a launcher. Ends the process when the launcher is gone, and
- * reports failures with their time, so that the launcher knows the first. Imports nothing, because
- * it adds to the start time of each rank.
+ * reports failures with their time, so that the launcher knows the first. Imports nothing of the
+ * library, because it adds to the start time of each rank.
  */
-const { channel } = process;
+import { createRequire } from 'node:module';
+
+const { channel, env } = process;
+
+/** A thread of the addon watches the launcher: no event arrives while the program blocks. */
+function endWithLauncher(): void {
+  const file = env['SHARDWISE_LAUNCHER_ADDON'];
+  if (!file) return; // without an addon the event alone ends the process
+  try {
+    (createRequire(file)(file) as { endWithParent(): void }).endWithParent();
+  } catch {
+    return; // where the program loads the library, that says why the addon cannot be loaded
+  }
+  // It has ended before the thread looked at it.
+  if (String(process.ppid) !== env['SHARDWISE_LAUNCHER_PID']) process.exit(1);
+}
 
 function report(message: string | null): void {
   if (process.connected)
@@ -15,8 +30,7 @@ function report(message: string | null): void {
 }
 
 if (channel) {
-  // The addon also watches the parent, because no event arrives during an endless loop.
-  (globalThis as Record<symbol, unknown>)[Symbol.for('shardwise.endsWithParent')] = true;
+  endWithLauncher();
   process.on('disconnect', () => process.exit(1));
   channel.unref(); // the program may end before the launcher does
   process.on('uncaughtExceptionMonitor', (error: unknown) => {

@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { DistributedError } from '../../core/errors.js';
-import { packageFolder } from '../../native/load.js';
+import { findAddon, packageFolder } from '../../native/load.js';
 import { removeSegmentsOf } from '../engines/shm-segments.js';
 import { RankOutput } from './worker-output.js';
 
@@ -64,7 +64,7 @@ const GRACE_MS = 5_000;
 const NOTICE_MS = 1_000;
 /** Node's exit code. */
 const UNSETTLED_AWAIT = 13;
-const forwarded: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+const forwarded: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
 
 interface Rank {
   readonly number: number;
@@ -157,7 +157,7 @@ export class RankProcesses {
       process.execPath,
       [...nodeArgs, '--import', pathToFileURL(childModule()).href, file, ...args],
       {
-        env: { ...process.env, ...env },
+        env: { ...process.env, ...env, SHARDWISE_LAUNCHER_ADDON: findAddon() ?? '' },
         stdio: ['ignore', this.options.prefixOutput ? 'pipe' : 'inherit', 'pipe', 'ipc'],
         serialization: 'advanced',
       },

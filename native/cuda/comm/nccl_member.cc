@@ -4,8 +4,8 @@
 #include <time.h>
 
 #include <algorithm>
-#include <thread>
 
+#include "../../include/start_thread.h"
 #include "nccl_describe.h"
 
 namespace shardwise::cuda::nccl {
@@ -20,16 +20,6 @@ void sleep_ns(int64_t ns) {
   const timespec time = {static_cast<time_t>(ns / 1'000'000'000),
                          static_cast<long>(ns % 1'000'000'000)};
   nanosleep(&time, nullptr);
-}
-
-template <class F>
-bool start_detached(F body) {
-  try {
-    std::thread(std::move(body)).detach();
-    return true;
-  } catch (...) {
-    return false;
-  }
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
-#include <thread>
 
+#include "../../include/start_thread.h"
 #include "nccl_describe.h"
 #include "nccl_member.h"
 
@@ -62,13 +62,10 @@ void watch(std::shared_ptr<Member> member) {
   std::lock_guard<std::mutex> lock(watch.mutex);
   watch.members.push_back(std::move(member));
   watch.changed.notify_all();
-  if (watch.started) return;
-  try {
-    std::thread(keep_looking).detach();
-    std::atexit(stop_looking);
-    watch.started = true;
-  } catch (...) {  // no thread is available: the next group tries again
-  }
+  // without a thread the next group tries again
+  if (watch.started || !start_detached(keep_looking)) return;
+  std::atexit(stop_looking);
+  watch.started = true;
 }
 
 void unwatch(const Member* member) {

@@ -13,6 +13,7 @@ import { type CollectiveDetails, type LaunchOptions, launch } from '../../../lib
 import { root } from '../../../scripts/check-tree.js';
 import { programArguments } from '../../run-program.js';
 import { errorOf } from '../support/capture-output.js';
+import { isRunning } from '../support/is-running.js';
 import { leakedSegments } from '../support/leaked-segments.js';
 import { skipWithoutGloo } from '../support/skip-without-gloo.js';
 
@@ -32,15 +33,6 @@ function scenario(
     run: () => launch(worldSize, program, { args: [name, reports, ...args], ...options }),
     seen: (rank) => JSON.parse(readFileSync(path.join(reports, `rank-${rank}.json`), 'utf8')),
   };
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return !/^\S+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-  } catch {
-    return false;
-  }
 }
 
 async function until(what: () => boolean, ms = 10_000): Promise<void> {
