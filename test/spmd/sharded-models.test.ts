@@ -58,7 +58,7 @@ const batchOf = (step: number, rank: number): Tensor => {
 const read = async (t: Tensor): Promise<number[]> =>
   Array.from(await (t.sharding?.local ?? t).detach().read(), Number);
 
-/** Losses, the collectives of each step in order, and the shards at the end. */
+/** Losses, the collectives of each step in order, and the shards at the end, with their versions. */
 async function trained(step: typeof trainStep, rank: number, wrap?: Wrap): Promise<unknown> {
   const model = shardedModel(wrap);
   const adam = adamOf(model);
@@ -71,7 +71,8 @@ async function trained(step: typeof trainStep, rank: number, wrap?: Wrap): Promi
     const events = mode.events.filter(({ kind }) => kind !== 'barrier');
     seen.push([await read(loss), events.map((e) => `${e.kind} ${e.bytes} ${e.group}`)]);
   }
-  return [seen, await Promise.all([...model.parameters()].map(read))];
+  const shards = [...model.parameters()].map(async (p) => [p._version, await read(p)]);
+  return [seen, await Promise.all(shards)];
 }
 
 type Edit = (gm: spmd.IterGraphModule) => unknown;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { captureStep } from '../../../lib/compile/index.js';
 import { DTensor, getRank } from '../../../lib/distributed.js';
-import { CompileError, noGrad, type Tensor } from '../../../lib/index.js';
+import { CompileError, InPlaceError, noGrad, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
 import { assertAlike, batch, capturing, STEPS, training } from './captured-training.js';
 import { failing, type Sharded, VARIANTS, type Variant } from './compiled-variants.js';
@@ -47,6 +47,27 @@ describe('a captured step of a sharded model', () => {
         });
         return by(each, each.step);
       });
+    }),
+  );
+
+  it(
+    'counts its changes of a parameter, so that a backward pass before it notices them',
+    withRanks(2, () => {
+      const [eager, other] = [training(), training()];
+      const by = capturing(eager);
+      for (let i = 0; i < STEPS; i++) {
+        const seen = [eager, other].map((each) => {
+          const [weight] = [...each.model.parameters()] as [Tensor];
+          const early = weight.square().sum();
+          by(each, each.step)(batch(i));
+          assert.throws(
+            () => early.backward(),
+            (error: Error) => error instanceof InPlaceError && /version/.test(error.message),
+          );
+          return [...each.model.parameters()].map((p) => p._version);
+        });
+        assert.deepEqual(seen[1], seen[0], `after step ${i}`);
+      }
     }),
   );
 
