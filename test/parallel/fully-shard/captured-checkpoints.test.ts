@@ -78,8 +78,13 @@ class Pairs extends nn.Module {
   }
 }
 
-const blockOf = (): nn.Sequential =>
-  new nn.Sequential(new nn.Linear(8, 8), new nn.Tanh(), new nn.Dropout(0.25), new nn.Linear(8, 8));
+const blockOf = (width = 8): nn.Sequential =>
+  new nn.Sequential(
+    new nn.Linear(width, 8),
+    new nn.Tanh(),
+    new nn.Dropout(0.25),
+    new nn.Linear(8, 8),
+  );
 
 function pairs(options: ShardOptions): Training {
   manualSeed(1);
@@ -150,6 +155,21 @@ describe('a captured step of a sharded model with checkpoints', () => {
       withRanks(2, () => assertCaptured(() => gpt(options), undefined, tokens)),
     );
   }
+
+  it(
+    'trains as the uncompiled step, around a model that casts what it gets and returns',
+    withRanks(2, () =>
+      assertCaptured(() => {
+        manualSeed(1);
+        const mpPolicy = new MixedPrecisionPolicy({
+          paramDtype: 'bfloat16',
+          outputDtype: 'float32',
+        });
+        const model = fullyShard(blockOf(4), { mpPolicy });
+        return trainingOf(model, (x) => checkpoint((t: Tensor) => model(t).sin(), x));
+      }),
+    ),
+  );
 
   it(
     'leaves the model as it was where its capture fails in a recomputation',
