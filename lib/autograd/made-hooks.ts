@@ -2,8 +2,8 @@
  * Hooks that the library makes anew for each forward pass. A captured backward pass holds for later
  * ones, whose hooks are other closures that do the same.
  */
+import type { OpaqueHook } from '../core/backend.js';
 import { layers } from '../core/hooks.js';
-import type { Tensor } from '../core/tensor.js';
 
 /** What a hook of the library does. @internal */
 export interface MadeHook {
@@ -15,13 +15,6 @@ export interface MadeHook {
   readonly module: object | null;
   /** Set for a hook that is no part of a graph: each run of the graph calls it. */
   readonly opaque?: OpaqueHook;
-}
-
-/** A hook that manages memory and communicates by itself. @internal */
-export interface OpaqueHook {
-  readonly call: () => void;
-  /** The tensors whose memory it fills or frees. */
-  readonly memory: () => readonly Tensor[];
 }
 
 /**
@@ -53,5 +46,5 @@ export function runMade<T extends readonly unknown[]>(
   const { capture } = layers.backend;
   const opaque = capture === null ? undefined : madeHookOf(hook)?.opaque;
   if (capture === null || opaque === undefined) hook(...args);
-  else capture.callsOpaque(opaque.call, opaque.memory());
+  else capture.callsOpaque(opaque);
 }

@@ -8,6 +8,11 @@ import { describeHook } from './made-hooks.js';
 export interface OpaqueHookOptions {
   /** Gives the tensors whose memory the hook fills or frees; by default none. */
   memory?: () => readonly Tensor[];
+  /**
+   * Runs in place of the hook where a whole step is captured: the ops that it calls become nodes of
+   * the graph, and do at each run what the hook does. By default the graph calls the hook.
+   */
+  inSteps?: () => void;
 }
 
 /**
@@ -38,8 +43,9 @@ export function opaqueHook<F extends () => void>(
     throw new ArgumentError(`opaqueHook: expected the key as an array, got ${shown(key)}`, {
       op: 'opaqueHook',
     });
-  const { memory = () => [] } = optionsOf('opaqueHook', options, 'memory');
+  const { memory = () => [], inSteps = null } = optionsOf('opaqueHook', options, 'memory inSteps');
   checkFunction('opaqueHook', 'memory', memory);
-  const opaque = { call: hook, memory };
+  if (inSteps !== null) checkFunction('opaqueHook', 'inSteps', inSteps);
+  const opaque = { call: hook, memory, inSteps };
   return describeHook(hook, { owner: hook, module: null, facts: () => key, opaque });
 }

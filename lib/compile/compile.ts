@@ -7,7 +7,7 @@ import { layers } from '../core/hooks.js';
 import { declareMade } from '../core/library-exports.js';
 import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
 import { type AnyFunction, compiledFunction } from './cache.js';
-import { isCompiling, refuse } from './capture/capture.js';
+import { capturedStep, isCompiling, refuse } from './capture/capture.js';
 import { compiledGraph } from './compiled-graph.js';
 import { addDisabled, withoutCompiled } from './disabled.js';
 import { setCompiledForm } from './explain.js';
@@ -19,7 +19,7 @@ import { type CompileOptions, checkedOptions } from './options.js';
 
 export type { BackendName, CompileBackend, CompiledGraph } from './backends.js';
 export type { CompileOptions } from './options.js';
-export { isCompiling };
+export { capturedStep, isCompiling };
 
 /**
  * Ends the graph here: the JavaScript of a compiled function that calls this runs at every call,

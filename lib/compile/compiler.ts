@@ -3,7 +3,7 @@ import { resetBackward } from './autograd-capture/cache.js';
 import { reset as resetFunctions } from './cache.js';
 
 export { beforeCapture } from './capture/prepare.js';
-export { type DisableOptions, disable, isCompiling } from './compile.js';
+export { capturedStep, type DisableOptions, disable, isCompiling } from './compile.js';
 export { type CompileConfig, config } from './config.js';
 export { markDynamic } from './dynamic-marks.js';
 export {

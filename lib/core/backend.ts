@@ -70,6 +70,15 @@ export interface RecomputedRegion {
   readonly policy: ((op: string, ...inputs: readonly Tensor[]) => string) | null;
 }
 
+/** A hook that manages memory and communicates by itself. @internal */
+export interface OpaqueHook {
+  readonly call: () => void;
+  /** The tensors whose memory it fills or frees. */
+  readonly memory: () => readonly Tensor[];
+  /** Calls the ops that do the same; null for a hook without them. */
+  readonly inSteps: (() => void) | null;
+}
+
 /** What a capture observes beside ops, so that `compile` can guard on it or refuse it. @internal */
 export interface CaptureHooks {
   /** Whether backward walks the history of the capture, so that it needs saved tensors. */
@@ -117,11 +126,8 @@ export interface CaptureHooks {
    * else null.
    */
   registersHook(place: HookPlace, hook: AnyHook): { remove(): void } | null;
-  /**
-   * Called in place of a hook that is no part of graphs, with the tensors whose memory it fills or
-   * frees. Each run of the graph calls it.
-   */
-  callsOpaque(hook: () => void, memory: readonly Tensor[]): void;
+  /** Called in place of a hook that is no part of graphs. Each run of the graph does the same. */
+  callsOpaque(hook: OpaqueHook): void;
   /**
    * Called before such a hook is registered on several tensors. Whether the capture registers it at
    * every run; else the caller does so now.

@@ -74,6 +74,8 @@ function swap(target: Tensor, source: Tensor, counts: boolean): void {
   target.versionCounter = { value: target.currentVersion + (counts ? 1 : 0) };
   for (let { standIn } = target; standIn !== null; standIn = standIn.standIn)
     standIn.versionCounter = target.versionCounter;
+  // As in every distributed tensor: graphs change the local shard, and that counts for the whole.
+  if (target.sharding !== null) target.sharding.local.versionCounter = target.versionCounter;
   target.base = null;
   target.node = node;
   target.inPlaceForbidden = null;

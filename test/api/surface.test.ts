@@ -154,7 +154,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'optim.lrScheduler has the schedules': [optim.lrScheduler, schedules],
   'compiler has its functions': [
     shardwise.compiler,
-    list('isCompiling reset disable explain markDynamic markRebound'),
+    list('isCompiling capturedStep reset disable explain markDynamic markRebound'),
   ],
   'shardwise/compile has its names': [
     compileEntry,

@@ -53,6 +53,21 @@ export function isCompiling(): boolean {
   return current !== null;
 }
 
+/**
+ * Identifies the capture of a whole step that is running: a key for what only that capture knows,
+ * such as what the step has called before. Null where none is running.
+ *
+ * @example
+ * const calls = new WeakMap<object, number>();
+ * const count = (): void => {
+ *   const step = compiler.capturedStep();
+ *   if (step !== null) calls.set(step, (calls.get(step) ?? 0) + 1);
+ * };
+ */
+export function capturedStep(): object | null {
+  return current?.isWholeStep ? current : null;
+}
+
 /** Runs `fn` as a capture of the recorder. */
 export function capturing<T>(recorder: Recorder, fn: () => T): T {
   const before = current;

@@ -7,8 +7,8 @@ export class Draws {
   /** Functions that give generators the state that they had before the capture. */
   private readonly restores = new Map<Generator, () => void>();
   private next: DrawSource | null = null;
-  /** Draws so far, by their random state. */
-  private readonly nodes = new Map<string, Node>();
+  /** Draws so far, by their random state; null for the state of calls that need no numbers. */
+  private readonly nodes = new Map<string, Node | null>();
   /** Whether a function draws that has drawn before, from the same random states. */
   isAgain = false;
 
@@ -30,10 +30,13 @@ export class Draws {
   nodeOf(recorder: Recorder, params: object, tags: ReadonlySet<string>): Node | null {
     if (!('seedLow' in params)) return null;
     const state = stateOf(params as DrawParams);
-    const known = this.nodes.get(state) ?? null;
-    if (known === null && this.isAgain)
+    const known = this.nodes.get(state);
+    if (known === undefined && this.isAgain)
       recorder.unsupported('code that backward runs again drew numbers that forward did not draw,');
-    if (this.next === null) return known;
+    if (this.next === null) {
+      if (known === undefined) this.nodes.set(state, null);
+      return known ?? null;
+    }
     const node = recorder.graph.add({
       kind: 'effect',
       name: 'draw',
@@ -53,7 +56,8 @@ export class Draws {
 
   /** Forgets draws whose nodes were removed. */
   forget(removed: ReadonlySet<Node>): void {
-    for (const [state, node] of this.nodes) if (removed.has(node)) this.nodes.delete(state);
+    for (const [state, node] of this.nodes)
+      if (node !== null && removed.has(node)) this.nodes.delete(state);
     this.next = null;
   }
 

@@ -11,7 +11,7 @@ export function recordOpFacts(recorder: Recorder, node: Node, inputs: readonly T
   const op = node.op as AnyOp;
   for (const i of op.manages?.(params) ?? []) recorder.guards.addManaged(inputs[i] as Tensor);
   if (op.runsAgain?.(params)) node.tags = new Set([...node.tags, RESHARD]);
-  if (recorder.level === 'front') recordState(recorder, op, params);
+  if (recorder.level === 'front' || recorder.isWholeStep) recordState(recorder, op, params);
 }
 
 /** Guards compare what decides the gradient of a call. */

@@ -2,26 +2,29 @@
  * Hooks of the library that are no part of graphs: those of sharded and replicated modules, which
  * communicate and manage memory. A captured backward pass calls them where the engine would.
  */
+import type { OpaqueHook } from '../../core/backend.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Recorder } from './recorder.js';
 
 /**
- * Records the call of a hook, in place of which the capture has memory for these tensors. A
- * captured pass has the number of the hook; other graphs registered it themselves, and call it.
+ * Records the call of a hook, in place of which the capture has memory for its tensors; in a whole
+ * step its ops, if it has them. A captured pass has the number of the hook; other graphs registered
+ * it themselves, and call it.
  */
-export function recordOpaqueHook(
-  recorder: Recorder,
-  hook: () => void,
-  memory: readonly Tensor[],
-): void {
-  const at = recorder.calls.indexOf(hook);
+export function recordOpaqueHook(recorder: Recorder, { call, memory, inSteps }: OpaqueHook): void {
+  const at = recorder.calls.indexOf(call);
   if (at < 0 && recorder.level === 'backward')
     recorder.unsupported('a hook ran that manages memory');
   beginPass(recorder);
-  for (const t of memory) recorder.guards.addManaged(t);
-  recorder.guards.closures.leaveOut(hook);
-  recorder.effect('callOpaque', memory, { fn: at < 0 ? hook : at });
-  fill(memory);
+  if (recorder.isWholeStep && inSteps !== null) {
+    inSteps();
+    return;
+  }
+  const filled = memory();
+  for (const t of filled) recorder.guards.addManaged(t);
+  recorder.guards.closures.leaveOut(call);
+  recorder.effect('callOpaque', filled, { fn: at < 0 ? call : at });
+  fill(filled);
 }
 
 /**

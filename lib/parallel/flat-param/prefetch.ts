@@ -42,7 +42,7 @@ export class Prefetch {
     if (!isGradEnabled() || inputs.length === 0) return;
     const { comm } = this.state.initialize();
     const prefetch = autograd.opaqueHook(
-      () => comm.before(this.state.group)?.unshard(),
+      () => comm.order.before(this.state.group)?.unshard(),
       ['prefetch', this.state],
     );
     autograd.registerMultiGradHook(inputs, prefetch, { mode: 'all' });

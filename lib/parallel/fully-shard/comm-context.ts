@@ -1,15 +1,21 @@
 /** What the groups below one root share: the order of their forward, and the running reduction. */
 import type { RefillableBuffer } from '../common/refillable-buffer.js';
+import { OfStep } from './captured-step.js';
+import { ForwardOrder } from './forward-order.js';
 import type { GroupMemory } from './group-memory.js';
-import type { FSDPParamGroup } from './param-group.js';
 
 export class CommContext {
   /** The input of the last reduce-scatter, whose memory is freed when the next one begins. */
   private reducing: RefillableBuffer | null = null;
   /** Whole parameters that forward is done with, and that are still in memory. */
   private readonly passed = new Set<GroupMemory>();
-  /** Groups in the order in which their forward ended. */
-  private readonly order: FSDPParamGroup[] = [];
+  private readonly ownOrder = new ForwardOrder();
+  private readonly orderInStep = new OfStep(() => new ForwardOrder());
+
+  /** Groups in the order in which their forward ended; while a step is captured, that of the step. */
+  get order(): ForwardOrder {
+    return this.orderInStep.now ?? this.ownOrder;
+  }
 
   /**
    * Frees the input of the last reduction: compute waits for that reduction. At most one input is
@@ -38,21 +44,8 @@ export class CommContext {
     this.passed.clear();
   }
 
-  forwardEnded(group: FSDPParamGroup): void {
-    group.orderIndex = this.order.push(group) - 1;
-  }
-
-  /** The group whose backward is expected after that of `group`. */
-  before(group: FSDPParamGroup): FSDPParamGroup | null {
-    return this.order[group.orderIndex - 1] ?? null;
-  }
-
-  forgetOrder(): void {
-    this.order.length = 0;
-  }
-
   backwardEnded(): void {
-    this.forgetOrder();
+    this.order.forget();
     this.freeReduced(null);
     this.freePassed();
   }

@@ -1,23 +1,41 @@
 /** The hooks that a forward of a sharded module registers on its results and on its inputs. */
 import { autograd } from '../../index.js';
 import type { FSDPState } from './fsdp-state.js';
+import type { BackwardUse } from './ops.js';
 
 /**
  * Graphs register the same hooks at every run. Other forwards of frozen groups have their own, so
  * that backward frees the parameters behind the last one.
  */
-export class ForwardHooks {
+export class ForwardHooks implements BackwardUse {
   /** How many forwards with these hooks backward has begun and not passed. */
   begun = 0;
   /** Runs when backward comes to a result. */
   readonly before: () => void;
   /** Runs when backward has passed all inputs. */
   readonly passed: () => void;
+  private readonly state: FSDPState;
 
   constructor(state: FSDPState) {
+    this.state = state;
     this.before = autograd.opaqueHook(() => state.preBackward(this), ['preBackward', state], {
       memory: () => state.group.wholeMemory,
+      inSteps: () => state.preBackwardInStep(this),
     });
-    this.passed = autograd.opaqueHook(() => state.passed(this), ['passed', state]);
+    this.passed = autograd.opaqueHook(() => this.passes(), ['passed', state], {
+      inSteps: () => state.group.inStep?.passed(this),
+    });
+  }
+
+  begins(): void {
+    this.state.backwardBegins(this);
+  }
+
+  passes(): void {
+    this.state.backwardPassed(this);
+  }
+
+  settings(): unknown {
+    return this.state.backwardSettings();
   }
 }

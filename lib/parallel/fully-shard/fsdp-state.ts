@@ -5,7 +5,8 @@
 import { autograd, compiler, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
 import { CommContext } from './comm-context.js';
 import { ForwardHooks } from './forward-hooks.js';
-import type { FSDPParamGroup, GroupUser } from './param-group.js';
+import type { GroupUser } from './ops.js';
+import type { FSDPParamGroup } from './param-group.js';
 import type { MixedPrecisionPolicy } from './policies.js';
 import { TrainingState, type TrainingStateName } from './training-state.js';
 
@@ -129,16 +130,29 @@ export class FSDPState implements GroupUser {
   }
 
   private preForward(args: readonly unknown[]): readonly unknown[] {
-    // Backward runs the forward of an activation checkpoint again: the parameters are whole.
-    if (this.trainingState === TrainingState.PRE_BACKWARD && !compiler.isCompiling()) {
-      this.group.useWholeOfForward();
-      return args;
+    const given = this.castInputs(args);
+    if (this.runsAgain) {
+      (this.group.inStep ?? this.group).useWholeOfForward();
+      return given;
     }
     if (this.root === null) compiler.beforeCapture(() => this.initialize());
-    const given = this.castInputs(args);
+    if (this.root?.state === this && this.group.inStep !== null) this.root.comm.order.forget();
     this.group.preForward();
     this.watchInputs(given);
     return given;
+  }
+
+  /** Whether backward runs the forward again, in an activation checkpoint: parameters are whole. */
+  private get runsAgain(): boolean {
+    const { inStep } = this.group;
+    if (inStep !== null) return inStep.inBackward;
+    return this.trainingState === TrainingState.PRE_BACKWARD && !compiler.isCompiling();
+  }
+
+  /** Whether the module holds whole parameters for backward. */
+  private get holdsWhole(): boolean {
+    const { inStep, trainingState } = this.group;
+    return inStep?.holdsWhole ?? trainingState === TrainingState.PRE_BACKWARD;
   }
 
   /** A forward begins. False in backward, which runs it again. @internal */
@@ -154,7 +168,7 @@ export class FSDPState implements GroupUser {
     const isUnfinished =
       root.inBackward || root.all.some((s) => s.trainingState !== TrainingState.IDLE);
     if (isUnfinished) this.recover(root);
-    else root.comm.forgetOrder();
+    else root.comm.order.forget();
   }
 
   /** The parameters of a forward are whole: those that are wanted early come next. @internal */
@@ -189,19 +203,25 @@ export class FSDPState implements GroupUser {
 
   /** `result` is undefined after an error. */
   private postForward(result: unknown): unknown {
-    if (this.trainingState === TrainingState.PRE_BACKWARD && !compiler.isCompiling()) {
+    if (this.runsAgain) {
       // A checkpoint in a checkpoint runs a part of the module again after this.
-      if (this.group.trainingState !== TrainingState.PRE_BACKWARD) this.group.useSharded();
-      return undefined;
+      if (!this.holdsWhole) this.group.useSharded();
+      return this.castOutputs(result);
     }
     const { root } = this;
     if (root === null) return undefined;
     // A capture that fails has run no op.
     if (result === undefined) return compiler.isCompiling() ? undefined : this.afterError(root);
     this.group.postForward();
+    if (this.group.inStep !== null && isGradEnabled()) root.comm.order.ended(this.group);
     this.watchOutputs(result);
+    return this.castOutputs(result);
+  }
+
+  /** Undefined if they stay as they are. */
+  private castOutputs(result: unknown): unknown {
     const { outputDtype } = this.precision;
-    if (outputDtype === null) return undefined;
+    if (outputDtype === null || result === undefined) return undefined;
     return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(outputDtype) : t), result);
   }
 
@@ -232,6 +252,39 @@ export class FSDPState implements GroupUser {
 
   /** Backward has come to the results of a forward. @internal */
   preBackward(hooks: ForwardHooks): void {
+    this.backwardBegins(hooks);
+    this.group.preBackward();
+    for (const group of this.prefetched()) group.unshardForBackward();
+  }
+
+  /** Records the ops that do the same, where a whole step is captured. @internal */
+  preBackwardInStep(hooks: ForwardHooks): void {
+    const { all, comm } = this.root as Root;
+    const groups = all.flatMap(({ group }) => group.inStep ?? []);
+    const end = (): void => {
+      for (const group of groups) group.endBackward();
+      if (this.isLastBackward) comm.order.forget();
+    };
+    if (!groups.some(({ inBackward }) => inBackward)) autograd.queueCallback(end, end);
+    this.group.inStep?.preBackward(hooks);
+    for (const group of this.prefetched()) group.inStep?.startGather();
+  }
+
+  /** @internal */
+  backwardSettings(): object {
+    const { isLastBackward, prefetchesBefore, backwardPrefetch, group } = this;
+    const { unshardsInBackward, reshardsAfterBackward } = group;
+    return {
+      isLastBackward,
+      prefetchesBefore,
+      backwardPrefetch: backwardPrefetch.map((state) => state.group.path),
+      unshardsInBackward,
+      reshardsAfterBackward,
+    };
+  }
+
+  /** What a backward pass counts before it gathers. @internal */
+  backwardBegins(hooks: ForwardHooks): void {
     const root = this.root as Root;
     if (!root.inBackward) {
       root.inBackward = true;
@@ -245,12 +298,11 @@ export class FSDPState implements GroupUser {
       this.inBackward.add(hooks);
     }
     this.trainingState = TrainingState.PRE_BACKWARD;
-    this.group.preBackward();
-    this.prefetch(root);
+    this.group.backwardBegins();
   }
 
   /** Backward has passed the inputs of a forward of a frozen group. @internal */
-  passed(hooks: ForwardHooks): void {
+  backwardPassed(hooks: ForwardHooks): void {
     if (hooks.begun === 0) return;
     hooks.begun--;
     if (hooks.begun === 0) this.inBackward.delete(hooks);
@@ -262,12 +314,11 @@ export class FSDPState implements GroupUser {
     this.inBackward.clear();
   }
 
-  private prefetch({ comm }: Root): void {
-    if (this.backwardPrefetch.length > 0) {
-      for (const state of this.backwardPrefetch) state.group.unshardForBackward();
-    } else if (this.prefetchesBefore) {
-      comm.before(this.group)?.unshardForBackward();
-    }
+  /** The groups to gather beside the backward of this one. */
+  private prefetched(): FSDPParamGroup[] {
+    if (this.backwardPrefetch.length > 0) return this.backwardPrefetch.map(({ group }) => group);
+    const before = this.prefetchesBefore ? this.root?.comm.order.before(this.group) : null;
+    return before ? [before] : [];
   }
 
   private afterBackward(root: Root): void {

@@ -27,12 +27,36 @@ export interface Description {
 /** What of the whole parameters is in memory between forward and backward. */
 export type KeptForBackward = 'nothing' | 'rows' | 'all';
 
+/** The pass for which a gather makes the parameters whole. */
+export type GatherFor = 'forward' | 'backward';
+
+/** The hooks of a forward, in a backward pass that a graph runs. @internal */
+export interface BackwardUse {
+  /** Backward has come to a result. */
+  begins(): void;
+  /** Backward has passed all inputs. */
+  passes(): void;
+  /** What decides which gathers a graph has there. */
+  settings(): unknown;
+}
+
+/** The module of a group, to which it reports where ops run: also in a run of a graph. @internal */
+export interface GroupUser {
+  /** A forward begins. False in backward, which runs it again. */
+  forwardBegins(): boolean;
+  /** The parameters of a forward are whole. */
+  forwardGathered(): void;
+  forwardEnds(): void;
+}
+
 /** What the ops need of a group. @internal */
 export interface GroupOfOps {
   /** The path of its module, for errors. */
   readonly path: string;
   /** A forward of its module begins: starts to gather the parameters, unless they are whole. */
   beginForward(): void;
+  /** Backward comes: starts to gather the parameters, unless that needs none. */
+  unshardForBackward(): void;
   /** The parameters are whole for what follows. Returns them without history. */
   finishUnshard(keepsRows: boolean, isInGraph: boolean): readonly Tensor[];
   describeWhole(): Description[];
@@ -51,6 +75,8 @@ export interface GroupOfOps {
    */
   reduceGradients(grads: readonly (Tensor | null)[]): (Tensor | null)[];
   describeReduced(given: readonly boolean[]): Description[];
+  /** The group in the capture of a whole step; null outside of one. */
+  readonly inStep: { afterBackward(): void } | null;
   /** The gradient of a shard over its local memory. */
   distributed(reduced: Tensor, i: number): Tensor;
 }
@@ -68,18 +94,24 @@ const gatherOptions = {
  * The two halves of a gather, of which graphs consist, so that passes can move one of them. The
  * first has a result without elements: backward runs both again, in order.
  */
-const startUnshard = library
+export const startUnshard = library
   .customOp(
     'fsdp::startUnshard',
     gatherOptions,
-    (_shards: readonly Tensor[], _memory: readonly Tensor[], group: GroupOfOps): Tensor => {
-      group.beginForward();
+    (
+      _shards: readonly Tensor[],
+      _memory: readonly Tensor[],
+      group: GroupOfOps,
+      pass: GatherFor,
+    ): Tensor => {
+      if (pass === 'forward') group.beginForward();
+      else group.unshardForBackward();
       return empty([0], { dtype: uint8, device: 'cpu' });
     },
   )
   .registerFake(() => ({ shape: [0], dtype: uint8, device: device('cpu') }));
 
-const finishUnshard = library
+export const finishUnshard = library
   .customOp(
     'fsdp::finishUnshard',
     { ...gatherOptions, communicates: 'wait' },
@@ -109,7 +141,7 @@ export const unshard = library
   .registerFake((_, group) => group.describeWhole())
   .registerDecomposition((shards, group, keepsRows) =>
     finishUnshard(
-      startUnshard(shards, group.wholeMemory, group),
+      startUnshard(shards, group.wholeMemory, group, 'forward'),
       group.wholeMemory,
       group,
       keepsRows,
@@ -138,6 +170,35 @@ export const endForward = library
   )
   .registerFake(() => undefined);
 
+const noGradient = (): never => {
+  throw new AutogradError(
+    'fsdp::postBackward: the gradients of sharded parameters have no gradient of their own. ' +
+      'Leave out createGraph, or take second derivatives of the module before it is sharded.',
+    { op: 'fsdp::postBackward' },
+  );
+};
+
+/**
+ * What the hooks of backward do beside gathers. Graphs of whole steps have these ops in their place,
+ * in order with all that uses the memory of the group.
+ */
+export const beginBackward = library
+  .customOp(
+    'fsdp::beginBackward',
+    { ...options, communicates: 'frees', managesArgs: [0] },
+    (_memory: readonly Tensor[], use: BackwardUse): void => use.begins(),
+  )
+  .registerFake(() => undefined)
+  .registerAutograd({ state: (_, use) => use.settings(), backward: noGradient });
+
+export const passBackward = library
+  .customOp(
+    'fsdp::passBackward',
+    { ...options, communicates: 'frees', managesArgs: [0] },
+    (_memory: readonly Tensor[], use: BackwardUse): void => use.passes(),
+  )
+  .registerFake(() => undefined);
+
 /** The local gradients of shards, from those that came of whole parameters. */
 const postBackward = library
   .customOp(
@@ -155,15 +216,7 @@ const postBackward = library
     },
   )
   .registerFake((_grads, _memory, group, given) => group.describeReduced(given))
-  .registerAutograd({
-    backward: () => {
-      throw new AutogradError(
-        'fsdp::postBackward: the gradients of sharded parameters have no gradient of their own. ' +
-          'Leave out createGraph, or take second derivatives of the module before it is sharded.',
-        { op: 'fsdp::postBackward' },
-      );
-    },
-  });
+  .registerAutograd({ backward: noGradient });
 
 /** Reduces gradients of a group by the op; null stands for a parameter without one. */
 export function reduceInto(
@@ -176,6 +229,7 @@ export function reduceInto(
   // Passes over graphs look at the memory that the op frees.
   const memory = compiler.isCompiling() ? group.wholeMemory : [];
   const local = postBackward(present, memory, group, given, reduced);
+  group.inStep?.afterBackward();
   return spread(local, reduced).map((grad, i) => grad && group.distributed(grad, i));
 }
 

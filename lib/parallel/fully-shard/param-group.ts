@@ -12,6 +12,7 @@ import {
   noGrad,
   type Tensor,
 } from '../../index.js';
+import { GroupInStep, OfStep } from './captured-step.js';
 import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
 import { checkDtypes, checkMaterialized } from './group-checks.js';
@@ -21,6 +22,7 @@ import {
   type Description,
   endForward,
   type GroupOfOps,
+  type GroupUser,
   type KeptForBackward,
   reduceInto,
   reshard,
@@ -32,15 +34,6 @@ import { type ShardedParameter, versionOf } from './sharded-parameter.js';
 import { type ShardedStateName, TrainingState, type TrainingStateName } from './training-state.js';
 
 type Gradients = readonly (Tensor | null)[];
-
-/** The module of a group, to which it reports where ops run: also in a run of a graph. @internal */
-export interface GroupUser {
-  /** A forward begins. False in backward, which runs it again. */
-  forwardBegins(): boolean;
-  /** The parameters of a forward are whole. */
-  forwardGathered(): void;
-  forwardEnds(): void;
-}
 
 /**
  * The parameters of one call of `fullyShard`.
@@ -56,8 +49,6 @@ export class FSDPParamGroup implements GroupOfOps {
   path = '';
   /** What made the group, for errors. @internal */
   op = 'fullyShard';
-  /** The place in the order of forward; -1 outside of it. @internal */
-  orderIndex = -1;
   /** @internal */
   reshardsAfterForward = false;
   /** @internal */
@@ -88,6 +79,7 @@ export class FSDPParamGroup implements GroupOfOps {
   /** Those of the forward that is running. */
   private inUse: readonly Tensor[] = [];
   private isGathering = false;
+  private readonly ofStep = new OfStep(() => new GroupInStep(this));
   /** The version of the shards in the whole parameters. */
   private gathered = -1;
 
@@ -139,6 +131,11 @@ export class FSDPParamGroup implements GroupOfOps {
   /** The dtype to which arguments of `forward` are cast; null if they stay. @internal */
   get inputDtype(): DType | null {
     return this.precision.castForwardInputs ? this.precision.paramDtype : null;
+  }
+
+  /** What the capture of a whole step knows of the group; null outside of one. @internal */
+  get inStep(): GroupInStep | null {
+    return this.ofStep.now;
   }
 
   /** @internal */
@@ -259,7 +256,7 @@ export class FSDPParamGroup implements GroupOfOps {
   endForward(kept: KeptForBackward, isRecorded: boolean): void {
     if (this.trainingState !== TrainingState.FORWARD) return;
     if (kept !== 'all') this.freeWhole(kept === 'rows');
-    if (isRecorded) this.comm?.forwardEnded(this);
+    if (isRecorded) this.comm?.order.ended(this);
     this.trainingState = TrainingState.IDLE;
     this.user?.forwardEnds();
   }
@@ -279,6 +276,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
     // A run of a graph has others.
     if (!compiler.isCompiling()) this.whole = this.inUse;
+    this.inStep?.forwardBegan(this.inUse);
     placeWhole(this.parameters, this.inUse);
   }
 
@@ -291,6 +289,7 @@ export class FSDPParamGroup implements GroupOfOps {
     const isRecorded = isGradEnabled();
     if (kept === 'all') endForward(this);
     else noGrad(() => reshard(inUse, this, kept === 'rows', isRecorded));
+    this.inStep?.forwardEnded(kept === 'all');
   }
 
   /** Starts to gather the parameters for backward, unless that needs none. @internal */
@@ -299,10 +298,13 @@ export class FSDPParamGroup implements GroupOfOps {
   }
 
   /** @internal */
+  backwardBegins(): void {
+    if (this.unshardsInBackward) this.trainingState = TrainingState.PRE_BACKWARD;
+  }
+
+  /** @internal */
   preBackward(): void {
     if (!this.unshardsInBackward) return;
-    this.trainingState = TrainingState.PRE_BACKWARD;
-    this.unshard();
     this.waitForUnshard();
     // An activation checkpoint in the module runs its forward again, without these hooks.
     if (!this.isInGraph) this.useWholeOfForward();
@@ -388,7 +390,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.reduction?.clear();
     this.trainingState = TrainingState.IDLE;
     this.whole = [];
-    this.orderIndex = -1;
+    this.comm?.order.remove(this);
   }
 
   /** The path and the class of its module. */

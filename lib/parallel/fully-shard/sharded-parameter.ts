@@ -218,16 +218,10 @@ export class ShardedParameter {
   }
 }
 
-/**
- * How often shards were changed in place: an optimizer's step counts once for each. Graphs of whole
- * steps change the local shards themselves.
- */
+/** How often shards were changed in place: an optimizer's step counts once for each. */
 export function versionOf(parameters: readonly ShardedParameter[]): number {
   let sum = 0;
-  for (const { parameter } of parameters) {
-    sum += parameter._version;
-    if (parameter instanceof DTensor) sum += parameter._localTensor._version;
-  }
+  for (const { parameter } of parameters) sum += parameter._version;
   return sum;
 }
 

@@ -163,6 +163,35 @@ describe('an opaque hook in a captured step', () => {
     assert.deepEqual(captured.events.slice(0, 4), ['hook', 'end', 'hook', 'end']);
   });
 
+  it('is the ops that it gives for whole steps, and runs in no step then', () => {
+    const weight = new nn.Parameter(ones([2]));
+    const total = ones([2]);
+    const seen: (object | null)[] = [];
+    const count = (): void => void noGrad(() => total.add_(1));
+    const inSteps = (): void => {
+      seen.push(compiler.capturedStep());
+      count();
+    };
+    const hook = autograd.opaqueHook(() => assert.fail('the hook ran'), ['ops', weight], {
+      inSteps,
+    });
+    const step = captureStep(
+      (x: Tensor) => {
+        const y = x.mul(weight);
+        autograd.registerMultiGradHook([y], hook, { mode: 'any' });
+        y.sum().backward();
+        weight.grad = null;
+        return compiler.capturedStep() === seen[0];
+      },
+      [ones([2])],
+    );
+    assert.ok(seen.length === 1 && seen[0] !== null);
+    assert.equal(compiler.capturedStep(), null);
+    assert.ok(!step.graph.nodes.some(({ effect }) => effect === 'callOpaque'));
+    for (let i = 0; i < 3; i++) assert.equal(step.run(ones([2])), true);
+    assert.deepEqual(total.tolist(), [4, 4]);
+  });
+
   it('ends its pass where it throws, so that the next run begins one of its own', () => {
     const weight = new nn.Parameter(ones([2]));
     const state = { fails: true, errors: 0, ends: 0 };

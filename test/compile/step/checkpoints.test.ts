@@ -8,6 +8,7 @@ import {
   nn,
   optim,
   randn,
+  scaledDotProductAttention,
   type Tensor,
 } from '../../../lib/index.js';
 import { checkpoint, createSelectiveCheckpointContexts } from '../../../lib/parallel/index.js';
@@ -42,6 +43,11 @@ const runs: Record<string, (model: Net, x: Tensor) => Tensor> = {
           .exp(),
       x,
     ),
+  'attention that drops nothing': (model, x) =>
+    checkpoint((t: Tensor) => {
+      const y = model(t).unsqueeze(0);
+      return scaledDotProductAttention(y, y, y, { isCausal: true });
+    }, x),
   'chosen results': (model, x) =>
     checkpoint((t: Tensor) => model(t).exp(), x, {
       contextFn: () => createSelectiveCheckpointContexts(['matmul', 'gelu']),

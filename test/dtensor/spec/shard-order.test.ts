@@ -80,6 +80,22 @@ describe('a shard order', () => {
 
 describe('a distributed tensor', () => {
   it(
+    'that got the memory of another one counts changes of its local shard, and keeps its version',
+    withRanks(2, () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const make = (): Tensor => distributeTensor(zeros([6]), mesh, [Shard(0)]);
+      const [t, other] = [make(), make()];
+      for (let i = 0; i < 3; i++) t.add_(1);
+      t.data = other;
+      assert.equal(t._version, 3);
+      t._localTensor.add_(1);
+      assert.equal(t._version, 4);
+      t.add_(1);
+      assert.deepEqual([t._version, t._localTensor._version, other._version], [5, 5, 0]);
+    }),
+  );
+
+  it(
     'refuses a plain tensor as its data, with advice',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });

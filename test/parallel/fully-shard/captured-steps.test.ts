@@ -1,93 +1,11 @@
 /** Whole train steps of sharded models as one graph: `captureStep` beside the uncompiled step. */
 import assert from 'node:assert/strict';
-import { type CapturedStep, captureStep } from '../../../lib/compile/index.js';
-import { CommDebugMode, DTensor, getRank } from '../../../lib/distributed.js';
-import { CompileError, manualSeed, noGrad, optim, randn, type Tensor } from '../../../lib/index.js';
+import { captureStep } from '../../../lib/compile/index.js';
+import { DTensor, getRank } from '../../../lib/distributed.js';
+import { CompileError, InPlaceError, noGrad, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
-import { modelOf } from './compiled-training.js';
+import { assertAlike, batch, capturing, STEPS, training } from './captured-training.js';
 import { failing, type Sharded, VARIANTS, type Variant } from './compiled-variants.js';
-
-type Step = (x: Tensor) => Tensor;
-
-const STEPS = 4;
-
-/** A model with its optimizer, and steps of it. */
-function training(variant: Variant = {}) {
-  const { model } = modelOf(variant, null);
-  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.05, capturable: true });
-  const accumulate: Step = (x) => {
-    const loss = model(x).square().mean();
-    loss.backward();
-    return loss.detach();
-  };
-  const step: Step = (x) => {
-    const loss = accumulate(x);
-    optimizer.step();
-    optimizer.zeroGrad();
-    return loss;
-  };
-  return { model, optimizer, accumulate, step };
-}
-
-type Training = ReturnType<typeof training>;
-
-const batch = (i: number): Tensor => {
-  manualSeed(10 + i);
-  return randn([5, 4]);
-};
-
-const read = async (t: Tensor): Promise<number[]> =>
-  Array.from(await (t.sharding?.local ?? t).detach().contiguous().read(), Number);
-
-/** Shards, gradients and the state of the optimizer. */
-async function stateOf({ model, optimizer }: Training): Promise<unknown> {
-  const seen: unknown[] = [];
-  for (const [name, p] of model.namedParameters()) {
-    const state = Object.entries(optimizer.state.get(p) ?? {});
-    const values = await Promise.all(
-      state.map(async ([key, value]) => [key, await read(value as Tensor)]),
-    );
-    seen.push([name, await read(p), p.grad && (await read(p.grad)), values]);
-  }
-  return seen;
-}
-
-/** The results and the collectives of a call. */
-async function seenOf(run: () => Tensor): Promise<unknown> {
-  const mode = new CommDebugMode();
-  const loss = mode.run(run);
-  return [await read(loss), mode.events.map((e) => `${e.kind} ${e.bytes} ${e.group}`)];
-}
-
-type Captured = CapturedStep<[x: Tensor], Tensor>;
-
-/** Takes the same steps by both, and compares what a rank sees of each. */
-async function assertAlike(
-  eager: Training,
-  other: Training,
-  takes: (training: Training, step: number) => Step,
-  steps = STEPS,
-): Promise<void> {
-  for (let i = 0; i < steps; i++) {
-    const expected = await seenOf(() => takes(eager, i)(batch(i)));
-    const found = await seenOf(() => takes(other, i)(batch(i)));
-    assert.deepEqual(found, expected, `step ${i}`);
-    assert.deepEqual(await stateOf(other), await stateOf(eager), `after step ${i}`);
-  }
-}
-
-/** The step itself for `eager`; for others a graph of it, captured at the first call. */
-function capturing(eager: Training): (training: Training, step: Step) => Step {
-  const captures = new Map<Step, Captured>();
-  return (training, step) => {
-    if (training === eager) return step;
-    return (x) => {
-      const captured = captures.get(step) ?? captureStep(step, [x]);
-      captures.set(step, captured);
-      return captured.run(x);
-    };
-  };
-}
 
 const TRIED = [
   'default options',
@@ -133,6 +51,27 @@ describe('a captured step of a sharded model', () => {
   );
 
   it(
+    'counts its changes of a parameter, so that a backward pass before it notices them',
+    withRanks(2, () => {
+      const [eager, other] = [training(), training()];
+      const by = capturing(eager);
+      for (let i = 0; i < STEPS; i++) {
+        const seen = [eager, other].map((each) => {
+          const [weight] = [...each.model.parameters()] as [Tensor];
+          const early = weight.square().sum();
+          by(each, each.step)(batch(i));
+          assert.throws(
+            () => early.backward(),
+            (error: Error) => error instanceof InPlaceError && /version/.test(error.message),
+          );
+          return [...each.model.parameters()].map((p) => p._version);
+        });
+        assert.deepEqual(seen[1], seen[0], `after step ${i}`);
+      }
+    }),
+  );
+
+  it(
     'waits until the program has freed parameters that it made whole',
     withRanks(2, async () => {
       const [eager, other] = [training(), training()];
@@ -162,7 +101,7 @@ describe('a captured step of a sharded model', () => {
           each.model.setRequiresGradientSync(isLast);
           return by(each, isLast ? each.step : each.accumulate);
         },
-        2 * STEPS,
+        { steps: 2 * STEPS },
       );
     }),
   );
@@ -205,7 +144,7 @@ describe('a captured step of a sharded model', () => {
             error instanceof CompileError &&
             error.message.includes(`${name}() of a sharded module`),
         );
-      await assertAlike(eager, other, (each) => each.step, 1);
+      await assertAlike(eager, other, (each) => each.step, { steps: 1 });
     }),
   );
 

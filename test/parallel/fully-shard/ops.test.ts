@@ -169,6 +169,7 @@ describe('the ops of fullyShard', () => {
     const group: GroupOfOps = {
       path: '',
       beginForward: () => {},
+      unshardForBackward: () => {},
       finishUnshard: () => [ones([4])],
       wholeMemory: [],
       describeWhole: () => [{ shape: [4], dtype: float32, device: device('cpu') }],
@@ -180,6 +181,7 @@ describe('the ops of fullyShard', () => {
         asked.push(grads.map((grad) => grad !== null));
         return [grads[0]?.narrow(0, 0, 2).mul(2) ?? null];
       },
+      inStep: null,
       distributed: (reduced) => reduced,
       gradientState: () => null,
     };
