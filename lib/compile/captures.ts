@@ -14,11 +14,12 @@ import { type AnyFunction, type Capture, capture } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { UnpreparedError, whenPrepared } from './capture/prepare.js';
 import {
+  assignedError,
+  assignsError,
   cancelled,
   isAsynchronous,
   suspendedError,
   suspends,
-  WITHOUT_FULLGRAPH,
 } from './capture/refusals.js';
 import {
   type CaptureRecord,
@@ -373,23 +374,6 @@ export class Captures {
     return null;
   }
 }
-
-/** Why a function that was seen to assign to a variable runs uncompiled. */
-const assignsError = (path: string): CompileError =>
-  new CompileError(
-    `compile: the function assigns to ${path}, a variable outside of it, when it runs. A graph ` +
-      `cannot repeat that: keep such state in a tensor, or ${WITHOUT_FULLGRAPH}`,
-    { changed: path },
-  );
-
-/** Nothing can put the variable back, so the function cannot run again for this call. */
-const assignedError = (path: string): CompileError =>
-  new CompileError(
-    `compile: the function assigned to ${path}, a variable outside of it, while it was captured, ` +
-      'and nothing can undo that. Keep such state in an object or a tensor, or exclude what ' +
-      'assigns to it by compiler.disable',
-    { changed: path },
-  );
 
 const serves = (
   { byArguments, guards }: Entry,

@@ -78,3 +78,20 @@ export function refusal(
     { what, at, path },
   );
 }
+
+/** Why a function that was seen to assign to a variable runs uncompiled. */
+export const assignsError = (path: string): CompileError =>
+  new CompileError(
+    `compile: the function assigns to ${path}, a variable outside of it, when it runs. A graph ` +
+      `cannot repeat that: keep such state in a tensor, or ${WITHOUT_FULLGRAPH}`,
+    { changed: path },
+  );
+
+/** Nothing can put the variable back, so the function cannot run again for this call. */
+export const assignedError = (path: string): CompileError =>
+  new CompileError(
+    `compile: the function assigned to ${path}, a variable outside of it, while it was captured, ` +
+      'and nothing can undo that. Keep such state in an object or a tensor, or exclude what ' +
+      'assigns to it by compiler.disable',
+    { changed: path },
+  );

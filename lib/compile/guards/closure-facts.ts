@@ -50,13 +50,13 @@ export class ClosureFacts {
   /** Names in functions that runs call: what they change is not compared. */
   private readonly leftOut = new Set<string>();
   /** Whether a WeakMap or a WeakSet tells objects apart. */
-  tellsObjectsApart = false;
+  distinguishesObjects = false;
   private looks = 0;
 
   /** `matcherOf`: makes the matcher of an object that a variable holds. */
   constructor(matcherOf: MatcherOf) {
     this.closed = new ClosedOver((path, value) => {
-      if (value instanceof WeakMap || value instanceof WeakSet) this.tellsObjectsApart = true;
+      if (value instanceof WeakMap || value instanceof WeakSet) this.distinguishesObjects = true;
       if (!isObject(value)) return;
       // It stands before those of the objects in it, which refer to it.
       const contents: Contents = { path, held: new WeakRef(value), matcher: null };

@@ -272,7 +272,7 @@ export class GuardCollector {
       slots: this.factory.slots,
       closures: this.closures.finish(),
       // The list of the arguments itself is a new one in each call.
-      identities: this.closures.tellsObjectsApart
+      identities: this.closures.distinguishesObjects
         ? this.factory.given.filter(([value]) => value !== this.given)
         : [],
     });
