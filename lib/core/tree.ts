@@ -28,6 +28,11 @@ export function map<T>(fn: (t: Tensor) => Tensor, value: T): T;
 export function map(fn: (t: Tensor) => unknown, value: unknown): unknown;
 export function map(fn: (t: Tensor) => unknown, value: unknown): unknown {
   checkFunction('tree.map', 'fn', fn);
+  return mapLeaves((leaf) => (leaf instanceof Tensor ? fn(leaf) : leaf), value);
+}
+
+/** As {@link map} with `fn` of every leaf: of tensors and of all that is no container. @internal */
+export function mapLeaves(fn: (leaf: unknown) => unknown, value: unknown): unknown {
   return mapped(fn, value, 0);
 }
 
@@ -43,9 +48,8 @@ export function tensors(value: unknown): Tensor[] {
   return found;
 }
 
-function mapped(fn: (t: Tensor) => unknown, value: unknown, level: number): unknown {
-  if (value instanceof Tensor) return fn(value);
-  if (typeof value !== 'object' || value === null) return value;
+function mapped(fn: (leaf: unknown) => unknown, value: unknown, level: number): unknown {
+  if (value instanceof Tensor || typeof value !== 'object' || value === null) return fn(value);
   const inner = (item: unknown): unknown => mapped(fn, item, level + 1);
   if (Array.isArray(value)) {
     checkLevel('tree.map', level);
@@ -57,7 +61,7 @@ function mapped(fn: (t: Tensor) => unknown, value: unknown, level: number): unkn
   }
   if (value instanceof ValuesAndIndices)
     return new ValuesAndIndices(inner(value.values) as Tensor, inner(value.indices) as Tensor);
-  if (!isPlain(value)) return value;
+  if (!isPlain(value)) return fn(value);
   checkLevel('tree.map', level);
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inner(item)]));
 }
