@@ -1,6 +1,7 @@
 /** Scaling of the loss, so that small gradients do not vanish in float16. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { calledAs } from '../core/call-context.js';
+import { workingFor } from '../core/caller-name.js';
 import { type DeviceType, deviceTypes } from '../core/device.js';
 import { AmpError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
@@ -143,7 +144,7 @@ export class GradScaler {
     if (this.enabled) reportCallOutsideSteps(this, 'scale');
     const scaled = (t: Tensor): Tensor =>
       this.enabled ? t.mul(valueBeside(this.factor.on(t.device), t)).to(t.dtype) : t;
-    return calledAs(op, () =>
+    return workingFor(op, () =>
       Array.isArray(outputs)
         ? (outputs as readonly Tensor[]).map(scaled)
         : scaled(outputs as Tensor),
@@ -181,7 +182,7 @@ export class GradScaler {
     checkOptimizer(op, optimizer);
     const params = optimizer.paramGroups.flatMap((group) => group.params);
     const first = params.map(gradOf).find((grad) => grad !== null) ?? (params[0] as Tensor);
-    const foundInf = calledAs(op, () => {
+    const foundInf = workingFor(op, () => {
       const scale = this.factor.on(first.device);
       return keep(noGrad(() => scope(() => unscaleGradients(params, scale))));
     });
@@ -250,7 +251,7 @@ export class GradScaler {
     if (newScale !== undefined) {
       checkNumber('GradScaler.update', 'newScale', newScale, { above: 0 });
       this.factor.set(newScale);
-    } else calledAs('GradScaler.update', () => this.adapt());
+    } else workingFor('GradScaler.update', () => this.adapt());
     this.unscaled.clear();
   }
 

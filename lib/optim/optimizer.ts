@@ -2,6 +2,7 @@
 import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import type { MemoryObserver } from '../core/backend.js';
+import { onBehalfOf } from '../core/caller-name.js';
 import { ArgumentError } from '../core/errors.js';
 import { inRegion, layers } from '../core/hooks.js';
 import { checkFunction, unexpected } from '../core/options.js';
@@ -166,7 +167,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
           });
         } catch (error) {
           this.checkStateShapes(group.params);
-          throw error;
+          throw onBehalfOf(error, `${this.constructor.name}.step`);
         }
       }
     });
