@@ -4,7 +4,6 @@
  */
 import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
-import { onBehalfOf } from '../core/caller-name.js';
 import { hooks, inRegion, layers } from '../core/hooks.js';
 import { closeScope, openScope, outsideScopes, type Scope, setScope } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
@@ -13,6 +12,7 @@ import type { Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
 import { type Ahead, aheadOf } from './ahead.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
+import { applyRule } from './apply-rule.js';
 import { withCallbacks } from './backward-callbacks.js';
 import { expose, exposeOne, fitReplaced } from './check-gradients.js';
 import { setGradEnabled } from './grad-mode.js';
@@ -20,7 +20,6 @@ import { rowMajorCopy } from './gradient-layout.js';
 import { hasAny, padded, replacedAll } from './gradient-lists.js';
 import { type HeldGradient, heldGradient, joinHeld } from './held-gradients.js';
 import type { BackwardPass, Edge, Gradients, Node, NodeTask } from './node.js';
-import { OpNode } from './op-node.js';
 import { ReadyQueue } from './ready-queue.js';
 import { asSeen } from './seen-gradients.js';
 
@@ -220,18 +219,9 @@ class BackwardRun implements BackwardPass {
     if (node instanceof AccumulateGrad) node.createGraph = this.options.createGraph;
     const results = node.runsUserCode
       ? expose(outsideScopes(() => node.apply(expose(grads))))
-      : this.applyRule(node, grads);
+      : applyRule(node, grads);
     if (isAnomalyEnabled()) checkAnomaly(node, results);
     return results;
-  }
-
-  /** Errors of ops that a rule calls name what the program called. */
-  private applyRule(node: Node, grads: Gradients): Gradients {
-    try {
-      return node.apply(grads);
-    } catch (error) {
-      throw node instanceof OpNode ? onBehalfOf(error, node.call, () => node.describe()) : error;
-    }
   }
 
   private passOn(node: Node, results: Gradients): void {

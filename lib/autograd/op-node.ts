@@ -7,7 +7,7 @@ import { layers } from '../core/hooks.js';
 import type { AnyOp } from '../core/op.js';
 import type { DrawParams } from '../core/random.js';
 import { adopt } from '../core/scope-stack.js';
-import { formatShape, type Shape, sameShape } from '../core/shape.js';
+import { type Shape, sameShape } from '../core/shape.js';
 import type { Sharding } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
@@ -73,21 +73,6 @@ export class OpNode extends Node implements VjpContext<object> {
 
   get name(): string {
     return this.op.name;
-  }
-
-  /** What the program called, for errors of the gradient rule. */
-  get call(): string {
-    return this.calledBy ?? this.op.name;
-  }
-
-  /** The call with the inputs that get a gradient. */
-  describe(): string {
-    const inputs = this.shapes.flatMap((shape, i) =>
-      this.edges[i] == null
-        ? []
-        : `${this.inputDtypes[i]}${formatShape(shape)} on ${this.inputDevices[i]}`,
-    );
-    return `backward of ${this.call}(${inputs.join(', ')})`;
   }
 
   /**
