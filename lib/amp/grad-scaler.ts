@@ -1,15 +1,22 @@
 /** Scaling of the loss, so that small gradients do not vanish in float16. */
 import { noGrad } from '../autograd/grad-mode.js';
+import { calledAs } from '../core/call-context.js';
+import { workingFor } from '../core/caller-name.js';
 import { type DeviceType, deviceTypes } from '../core/device.js';
-import { float16 } from '../core/dtype.js';
-import { AmpError, ArgumentError } from '../core/errors.js';
-import { checkFlag, checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
+import { AmpError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
+import { checkFlag, checkNumber, checkOneOf, unexpected } from '../core/options.js';
 import { PREPARE_LOAD } from '../core/prepare-load.js';
+import { keep, scope } from '../core/scope.js';
 import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { reportCall } from '../core/unrepeatable.js';
+import { reportCall, reportCallOutsideSteps } from '../core/unrepeatable.js';
+import { valueBeside, valueOn } from '../ops/beside.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
+import { type Growth, ScaleFactor } from './scale-factor.js';
+import { type GradScalerState, type LoadedScalerState, readScalerState } from './scaler-state.js';
+import { unscaleGradients } from './unscale.js';
 
 const scalerArguments = defineArguments(
   'GradScaler(device, initScale, growthFactor, backoffFactor, growthInterval, enabled)',
@@ -27,8 +34,17 @@ const scalerArguments = defineArguments(
 
 /** The members of an optimizer that the scaler uses. */
 export interface ScalableOptimizer {
+  /** The groups of parameters whose gradients are unscaled. */
   readonly paramGroups: readonly { readonly params: readonly Tensor[] }[];
+  /** Takes a step, unless `foundInf` is there and not 0. */
   step(): void;
+  /**
+   * Whether `step` reads `foundInf`. The optimizers of the library do. For others the scaler reads
+   * the value itself, and calls `step` if it is 0.
+   */
+  readonly _stepSupportsAmpScaling?: boolean;
+  /** Set during {@link GradScaler.step}: not 0 if a gradient is not finite. */
+  foundInf?: Tensor | null;
 }
 
 /** Options of {@link GradScaler}. */
@@ -47,46 +63,28 @@ export interface GradScalerOptions {
   enabled?: boolean;
 }
 
-/** State of a scaler, in PyTorch's form and with its names; empty when it is not enabled. */
-export interface GradScalerState {
-  /** The factor of the loss. */
-  scale: number;
-  /** The factor by which the scale grows. */
-  growth_factor: number;
-  /** The factor by which the scale shrinks after an overflow. */
-  backoff_factor: number;
-  /** The number of steps without overflow after which the scale grows. */
-  growth_interval: number;
-  /** The number of steps since the last overflow or growth. */
-  _growth_tracker: number;
-}
-
-/** The state that earlier versions saved. */
-export interface EarlierGradScalerState {
-  scale: number;
-  growthFactor: number;
-  backoffFactor: number;
-  growthInterval: number;
-  growthTracker: number;
-}
-
-/** What {@link GradScaler.loadStateDict} takes. */
-type LoadedScalerState = GradScalerState | EarlierGradScalerState | Record<string, never>;
-
-function isEarlier(state: object): state is EarlierGradScalerState {
-  return 'growthFactor' in state;
-}
-
 function checkOptimizer(op: string, value: ScalableOptimizer): void {
   if (typeof value?.step !== 'function' || !Array.isArray(value.paramGroups))
     throw unexpected(op, 'optimizer', 'an optimizer', value);
 }
 
-type Stage = 'ready' | 'unscaled' | 'stepped';
+/** What is known of an optimizer since the last update. */
+interface Unscaled {
+  /** 1 if a gradient of it is not finite, else 0. */
+  readonly foundInf: Tensor;
+  /** The capture that it is part of; a later one does not know it. */
+  readonly capture: object | null;
+  stepped: boolean;
+}
 
 /**
  * Multiplies the loss by a factor before backward, divides the gradients by it before the
  * optimizer's step, skips the step if they are not finite, and adapts the factor.
+ *
+ * Nothing is read: the factor is a tensor, and the optimizers of the library skip a step where the
+ * parameters are. So `captureStep` captures steps with a scaler, and ranks of one process use it.
+ * If the gradients of a rank are not finite, all ranks that share the step skip it: those of the
+ * meshes of distributed parameters, and of the groups of `FullyShardedDataParallel`.
  *
  * @see PyTorch `torch.amp.GradScaler`
  * @example
@@ -97,12 +95,9 @@ type Stage = 'ready' | 'unscaled' | 'stepped';
  */
 export class GradScaler {
   private readonly enabled: boolean;
-  private current: number;
-  private growthFactor: number;
-  private backoffFactor: number;
-  private growthInterval: number;
-  private growthTracker = 0;
-  private readonly stages = new Map<ScalableOptimizer, { stage: Stage; foundInf: boolean }>();
+  private readonly factor: ScaleFactor;
+  private growth: Growth;
+  private readonly unscaled = new Map<ScalableOptimizer, Unscaled>();
 
   /** @throws ArgumentError for factors on the wrong side of 1 */
   constructor(...args: ArgumentsOf<typeof scalerArguments>) {
@@ -115,10 +110,8 @@ export class GradScaler {
     checkNumber('GradScaler', 'growthInterval', growthInterval, { from: 1, whole: true });
     checkFlag('GradScaler', 'enabled', enabled);
     this.enabled = enabled;
-    this.current = initScale;
-    this.growthFactor = growthFactor;
-    this.backoffFactor = backoffFactor;
-    this.growthInterval = growthInterval;
+    this.factor = new ScaleFactor(initScale, 0);
+    this.growth = { growthFactor, backoffFactor, growthInterval };
   }
 
   /** Whether losses are scaled; false makes every method pass its input through. */
@@ -126,116 +119,174 @@ export class GradScaler {
     return this.enabled;
   }
 
-  /** The factor; 1 when not enabled. */
+  /** The factor; 1 when not enabled. Waits for the last update. */
   getScale(): number {
-    this.reportUse('getScale');
-    return this.enabled ? this.current : 1;
+    if (!this.enabled) return 1;
+    reportCall(this, 'getScale');
+    const advice = 'await scaler.getScaleAsync()';
+    return calledAs('GradScaler.getScale', () => this.factor.read().scale, advice);
+  }
+
+  /** As {@link getScale}, without blocking, as ranks of one process need it. */
+  async getScaleAsync(): Promise<number> {
+    if (!this.enabled) return 1;
+    reportCall(this, 'getScaleAsync');
+    return this.factor.readScale();
   }
 
   /** The losses times the factor, in their dtype. */
   scale(outputs: Tensor): Tensor;
   scale(outputs: readonly Tensor[]): Tensor[];
   scale(outputs: Tensor | readonly Tensor[]): Tensor | Tensor[] {
-    if (Array.isArray(outputs)) requireTensors(outputs, 'GradScaler.scale', 'outputs');
-    else requireTensor(outputs, 'GradScaler.scale', 'outputs');
-    this.reportUse('scale');
-    const scaled = (t: Tensor): Tensor => (this.enabled ? t.mul(this.current) : t);
-    return Array.isArray(outputs)
-      ? (outputs as readonly Tensor[]).map(scaled)
-      : scaled(outputs as Tensor);
+    const op = 'GradScaler.scale';
+    if (Array.isArray(outputs)) requireTensors(outputs, op, 'outputs');
+    else requireTensor(outputs, op, 'outputs');
+    if (this.enabled) reportCallOutsideSteps(this, 'scale');
+    const scaled = (t: Tensor): Tensor =>
+      this.enabled ? t.mul(valueBeside(this.factor.on(t.device), t)).to(t.dtype) : t;
+    return workingFor(op, () =>
+      Array.isArray(outputs)
+        ? (outputs as readonly Tensor[]).map(scaled)
+        : scaled(outputs as Tensor),
+    );
   }
 
   /**
    * Divides the gradients by the factor, for code that reads them before the step, such as
-   * clipping. At most once between updates. Waits for the gradients.
+   * clipping. At most once between updates.
    *
    * @throws AmpError if called twice, or after `step`; ArgumentError for gradients of float16
    */
   unscale_(optimizer: ScalableOptimizer): void {
     checkOptimizer('GradScaler.unscale_', optimizer);
     if (!this.enabled) return;
-    this.reportUse('unscale_');
-    const before = this.stages.get(optimizer)?.stage ?? 'ready';
-    if (before === 'unscaled')
+    reportCallOutsideSteps(this, 'unscale_');
+    const before = this.unscaledOf(optimizer);
+    if (before?.stepped)
+      throw new AmpError('GradScaler: unscale_ was called after step(); call it before');
+    if (before !== null)
       throw new AmpError(
         'GradScaler: unscale_ was already called for this optimizer since the last update()',
       );
-    if (before === 'stepped')
-      throw new AmpError('GradScaler: unscale_ was called after step(); call it before');
-    const grads = optimizer.paramGroups
-      .flatMap((group) => group.params.map(gradOf))
-      .filter((g) => g !== null);
-    this.stages.set(optimizer, {
-      stage: 'unscaled',
-      foundInf: noGrad(() => divideAll(grads, this.current)),
+    this.unscale(optimizer);
+  }
+
+  /** What is known of an optimizer since the last update, in this capture or outside of any. */
+  private unscaledOf(optimizer: ScalableOptimizer): Unscaled | null {
+    const known = this.unscaled.get(optimizer);
+    return known?.capture === layers.backend.capture ? known : null;
+  }
+
+  private unscale(optimizer: ScalableOptimizer): Unscaled {
+    const op = 'GradScaler.unscale_';
+    checkOptimizer(op, optimizer);
+    const params = optimizer.paramGroups.flatMap((group) => group.params);
+    const first = params.map(gradOf).find((grad) => grad !== null) ?? (params[0] as Tensor);
+    const foundInf = workingFor(op, () => {
+      const scale = this.factor.on(first.device);
+      return keep(noGrad(() => scope(() => unscaleGradients(params, scale))));
     });
+    const made = { foundInf, capture: layers.backend.capture, stepped: false };
+    this.unscaled.set(optimizer, made);
+    return made;
   }
 
   /**
-   * Unscales the gradients if that was not done, and runs `optimizer.step()` unless one is infinite
-   * or NaN. Waits for the gradients.
+   * Unscales the gradients if that was not done, and runs `optimizer.step()`, which changes nothing
+   * if one of them is infinite or NaN. Nothing is read, and hooks of the step run in both cases.
    *
-   * @throws AmpError if called twice between updates
+   * An optimizer that is not of the library, or whose `step` is overridden, is stepped or not by a
+   * value that is read here. In ranks of one process, use {@link stepAsync} for it.
+   *
+   * @throws AmpError if called twice between updates; DistributedError if the value would have to be
+   * read and depends on ranks of this process
    */
   step(optimizer: ScalableOptimizer): void {
-    checkOptimizer('GradScaler.step', optimizer);
-    if (!this.enabled) {
-      optimizer.step();
-      return;
+    const unscaled = this.beginStep(optimizer);
+    if (unscaled === null || optimizer._stepSupportsAmpScaling === true)
+      stepUnless(unscaled?.foundInf ?? null, optimizer);
+    else {
+      if (layers.backend.capture !== null) reportCall(this, 'step');
+      const advice = 'await scaler.stepAsync(optimizer)';
+      if (calledAs('GradScaler.step', () => unscaled.foundInf.item(), advice) === 0)
+        optimizer.step();
     }
-    this.reportUse('step');
-    if (this.stages.get(optimizer)?.stage === 'stepped')
+  }
+
+  /**
+   * As {@link step} for optimizers that do not read `foundInf` in their `step`: waits for the value
+   * without blocking, as ranks of one process need it.
+   */
+  async stepAsync(optimizer: ScalableOptimizer): Promise<void> {
+    const unscaled = this.beginStep(optimizer);
+    if (unscaled === null || optimizer._stepSupportsAmpScaling === true)
+      stepUnless(unscaled?.foundInf ?? null, optimizer);
+    else if ((await unscaled.foundInf.itemAsync()) === 0) optimizer.step();
+  }
+
+  /** Unscales the gradients if that was not done; null if the scaler is not enabled. */
+  private beginStep(optimizer: ScalableOptimizer): Unscaled | null {
+    checkOptimizer('GradScaler.step', optimizer);
+    if (!this.enabled) return null;
+    reportCallOutsideSteps(this, 'step');
+    const before = this.unscaledOf(optimizer);
+    if (before?.stepped)
       throw new AmpError(
         'GradScaler: step was already called for this optimizer since the last update()',
       );
-    if (this.stages.get(optimizer) === undefined) this.unscale_(optimizer);
-    const state = this.stages.get(optimizer) as { stage: Stage; foundInf: boolean };
-    if (!state.foundInf) optimizer.step();
-    state.stage = 'stepped';
+    const unscaled = before ?? this.unscale(optimizer);
+    unscaled.stepped = true;
+    return unscaled;
   }
 
   /**
    * Adapts the factor, or sets it: down if a step was skipped, up after many good ones. Call it
-   * once in an iteration, after all steps.
+   * once in an iteration, after all steps; a captured step has both.
+   *
+   * @throws AmpError if no gradients were unscaled since the last update
    */
   update(newScale?: number): void {
     if (!this.enabled) return;
-    this.reportUse('update');
+    reportCallOutsideSteps(this, 'update');
     if (newScale !== undefined) {
       checkNumber('GradScaler.update', 'newScale', newScale, { above: 0 });
-      this.current = newScale;
-    } else {
-      if (this.stages.size === 0)
-        throw new AmpError(
-          'GradScaler: update was called before any step(): nothing is known of the gradients',
-        );
-      this.adapt([...this.stages.values()].some((s) => s.foundInf));
-    }
-    this.stages.clear();
+      this.factor.set(newScale);
+    } else workingFor('GradScaler.update', () => this.adapt());
+    this.unscaled.clear();
   }
 
-  /** The state is in JavaScript, and a graph would keep that of its capture. */
-  private reportUse(method: string): void {
-    if (this.enabled) reportCall(this, method);
+  private adapt(): void {
+    const known = [...this.unscaled.keys()].flatMap((each) => this.unscaledOf(each) ?? []);
+    const [first, ...others] = known.map(({ foundInf }) => foundInf);
+    if (first === undefined)
+      throw new AmpError(
+        'GradScaler: update was called before any step(): nothing is known of the gradients. A ' +
+          'captured step calls both',
+      );
+    for (const name of ['growthFactor', 'backoffFactor', 'growthInterval'] as const)
+      layers.backend.capture?.dependsOn(`${name} of GradScaler`, () => this.growth[name]);
+    noGrad(() =>
+      scope(() => {
+        const found = others.reduce((a, b) => a.maximum(valueOn(b, a)), first);
+        this.factor.update(found, this.growth);
+      }),
+    );
   }
 
-  private adapt(foundInf: boolean): void {
-    if (foundInf) {
-      this.current *= this.backoffFactor;
-      this.growthTracker = 0;
-    } else if (++this.growthTracker === this.growthInterval) {
-      const grown = this.current * this.growthFactor;
-      if (Number.isFinite(Math.fround(grown))) this.current = grown;
-      this.growthTracker = 0;
-    }
-  }
-
-  /** The scale and the counters under PyTorch's names; `{}` when disabled. */
+  /** The scale and the counters under PyTorch's names; `{}` when disabled. Waits for both. */
   stateDict(): GradScalerState | Record<string, never> {
     if (!this.enabled) return {};
-    this.reportUse('stateDict');
-    const { current: scale, growthFactor, backoffFactor, growthInterval, growthTracker } = this;
-    return withPyTorchNames({ scale, growthFactor, backoffFactor, growthInterval, growthTracker });
+    reportCall(this, 'stateDict');
+    const advice = 'await scaler.getScaleAsync()';
+    const { scale, tracker } = calledAs('GradScaler.stateDict', () => this.factor.read(), advice);
+    const { growthFactor, backoffFactor, growthInterval } = this.growth;
+    return {
+      scale,
+      growth_factor: growthFactor,
+      backoff_factor: backoffFactor,
+      growth_interval: growthInterval,
+      _growth_tracker: tracker,
+    };
   }
 
   /**
@@ -254,67 +305,31 @@ export class GradScaler {
     return isOwn ? this.prepareLoad(state) : null;
   }
 
-  private prepareLoad(state: LoadedScalerState): () => void {
+  private prepareLoad(given: LoadedScalerState): () => void {
     if (!this.enabled) return () => {};
-    this.reportUse('loadStateDict');
-    if (Object.keys(optionsOf('GradScaler.loadStateDict', state)).length === 0)
-      throw new ArgumentError(
-        'GradScaler: the state is empty; it was saved by a scaler that was not enabled',
-      );
-    const { scale, growth_factor, backoff_factor, growth_interval, _growth_tracker } = isEarlier(
-      state,
-    )
-      ? withPyTorchNames(state)
-      : (state as GradScalerState);
-    for (const [name, value] of Object.entries({
-      scale,
-      growth_factor,
-      backoff_factor,
-      growth_interval,
-      _growth_tracker,
-    }))
-      checkNumber('GradScaler.loadStateDict', name, value, { from: 0 });
+    reportCall(this, 'loadStateDict');
+    const state = readScalerState(given);
     return () => {
-      this.current = scale;
-      this.growthFactor = growth_factor;
-      this.backoffFactor = backoff_factor;
-      this.growthInterval = growth_interval;
-      this.growthTracker = _growth_tracker;
+      this.factor.set(state.scale, state._growth_tracker);
+      this.growth = {
+        growthFactor: state.growth_factor,
+        backoffFactor: state.backoff_factor,
+        growthInterval: state.growth_interval,
+      };
     };
   }
 }
 
-function withPyTorchNames({
-  scale,
-  growthFactor,
-  backoffFactor,
-  growthInterval,
-  growthTracker,
-}: EarlierGradScalerState): GradScalerState {
-  return {
-    scale,
-    growth_factor: growthFactor,
-    backoff_factor: backoffFactor,
-    growth_interval: growthInterval,
-    _growth_tracker: growthTracker,
-  };
-}
-
-/**
- * Divides gradients in place; returns whether any element is infinite or NaN. Reads one value from
- * the device.
- */
-function divideAll(grads: readonly Tensor[], scale: number): boolean {
-  let finite: Tensor | null = null;
-  for (const g of grads) {
-    if (g.dtype === float16)
-      throw new ArgumentError(
-        'GradScaler: gradients of float16 cannot be unscaled; keep the parameters in ' +
-          'float32 and use autocast',
-      );
-    g.mul_(1 / scale);
-    const ok = g.isfinite().all();
-    finite = finite === null ? ok : finite.logicalAnd(ok);
+/** Takes a step that changes nothing if `foundInf` is not 0. */
+function stepUnless(foundInf: Tensor | null, optimizer: ScalableOptimizer): void {
+  if (foundInf === null) {
+    optimizer.step();
+    return;
   }
-  return finite !== null && !finite.item<boolean>();
+  optimizer.foundInf = foundInf;
+  try {
+    optimizer.step();
+  } finally {
+    optimizer.foundInf = null;
+  }
 }

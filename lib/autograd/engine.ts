@@ -12,6 +12,7 @@ import type { Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
 import { type Ahead, aheadOf } from './ahead.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
+import { applyRule } from './apply-rule.js';
 import { withCallbacks } from './backward-callbacks.js';
 import { expose, exposeOne, fitReplaced } from './check-gradients.js';
 import { setGradEnabled } from './grad-mode.js';
@@ -218,7 +219,7 @@ class BackwardRun implements BackwardPass {
     if (node instanceof AccumulateGrad) node.createGraph = this.options.createGraph;
     const results = node.runsUserCode
       ? expose(outsideScopes(() => node.apply(expose(grads))))
-      : node.apply(grads);
+      : applyRule(node, grads);
     if (isAnomalyEnabled()) checkAnomaly(node, results);
     return results;
   }

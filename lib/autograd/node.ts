@@ -133,6 +133,8 @@ export abstract class Node {
   forwardStack: string | undefined = undefined;
   /** @internal the modules whose forward recorded it, if modules are observed */
   readonly madeIn: readonly object[] = callContext.modules;
+  /** @internal the function that the program called and that recorded it, if it is not the op */
+  readonly calledBy: string | null = callContext.op;
 
   constructor(numOutputs: number, edges: (Edge | null)[], sequence = nextSequence++) {
     this.numOutputs = numOutputs;

@@ -12,6 +12,8 @@ export interface CallContext {
    * called. Null outside of both.
    */
   op: string | null;
+  /** What to call in place of `op` where that would wait, such as `await scaler.stepAsync(…)`. */
+  instead: string | null;
   /** The call site in the program, if it was looked up while the stack was short. */
   site: string | null;
   /**
@@ -37,6 +39,7 @@ export interface CallContext {
 /** @internal */
 export const callContext: CallContext = {
   op: null,
+  instead: null,
   site: null,
   modules: [],
   moduleObservers: 0,
@@ -46,14 +49,21 @@ export const callContext: CallContext = {
   meshDim: null,
 };
 
-/** Runs `fn` and names `op` as its caller, unless an outer caller is named already. @internal */
-export function calledAs<T>(op: string, fn: () => T): T {
-  const before = callContext.op;
-  callContext.op = before ?? op;
+/**
+ * Runs `fn` and names `op` as its caller, unless an outer caller is named already. `instead`: what
+ * to call in its place where it would wait for other ranks. @internal
+ */
+export function calledAs<T>(op: string, fn: () => T, instead: string | null = null): T {
+  const { op: before, instead: insteadBefore } = callContext;
+  if (before === null) {
+    callContext.op = op;
+    callContext.instead = instead;
+  }
   try {
     return fn();
   } finally {
     callContext.op = before;
+    callContext.instead = insteadBefore;
   }
 }
 

@@ -3,6 +3,7 @@
  * the op `mul`, and `tolist` reads. Names are exchanged as the error passes, so calls cost nothing.
  */
 import { ShardwiseError } from './errors.js';
+import { opByName } from './op.js';
 
 /** The error with `name` in place of `inner`, if that is what it names. @internal */
 export function namedAs(error: unknown, inner: string, name: string): unknown {
@@ -21,6 +22,40 @@ export function namedAs(error: unknown, inner: string, name: string): unknown {
 export function namedInPlace(error: unknown, op: string, target: object): unknown {
   const method = `${op}_`;
   return method in target ? namedAs(error, op, method) : error;
+}
+
+/** Whether it names an op, or an op in place. */
+const isOp = (name: string): boolean =>
+  opByName(name) !== undefined || opByName(name.replace(/_$/, '')) !== undefined;
+
+/**
+ * The error of an op that the library ran for a call of the program, which did not call that op:
+ * the message begins with the call, which `said` describes. Errors that name no op of the table
+ * stay as they are.
+ *
+ * @internal
+ */
+export function onBehalfOf(error: unknown, call: string, said: () => string = () => call): unknown {
+  if (!(error instanceof ShardwiseError)) return error;
+  const inner = error.details['op'];
+  if (typeof inner !== 'string' || inner === call || !isOp(inner)) return error;
+  if (!error.message.startsWith(`${inner}: `)) return error;
+  error.message = `${said()}, in ${error.message}`;
+  Object.defineProperty(error, 'details', {
+    value: { ...error.details, op: call, inner },
+    configurable: true,
+    enumerable: false,
+  });
+  return error;
+}
+
+/** Runs library code for a call of the program; see {@link onBehalfOf}. @internal */
+export function workingFor<T>(call: string, fn: () => T): T {
+  try {
+    return fn();
+  } catch (error) {
+    throw onBehalfOf(error, call);
+  }
 }
 
 /** The error of whichever op a function runs, as that of the function. @internal */

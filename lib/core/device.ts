@@ -70,7 +70,9 @@ export function toOneDevice(own: Device, other: Device): string {
       'made by a collective, or by send and recv.'
     );
   const origin =
-    runtime === processRuntime ? 'It was made outside of the ranks' : `${runtime.label} has ended`;
+    runtime === processRuntime
+      ? `What is on ${strange} was made outside of the ranks`
+      : `${runtime.label} has ended`;
   return `${origin}: take a copy of it with .to('${type}').`;
 }
 

@@ -28,18 +28,20 @@ export function map<T>(fn: (t: Tensor) => Tensor, value: T): T;
 export function map(fn: (t: Tensor) => unknown, value: unknown): unknown;
 export function map(fn: (t: Tensor) => unknown, value: unknown): unknown {
   checkFunction('tree.map', 'fn', fn);
-  return mapLeaves(fn, (leaf) => leaf, value);
+  return mapLeaves((leaf) => (leaf instanceof Tensor ? fn(leaf) : leaf), value);
 }
 
 /**
- * As {@link map}, with `other` of each object in place of it: if that is another value than the
- * object, nothing is copied. @internal
+ * As {@link map} with `fn` of every leaf: of tensors and of all that is no container. `replace`
+ * sees each object first: what it gives in place of one is not looked into. @internal
  */
-export const mapLeaves = (
-  fn: (t: Tensor) => unknown,
-  other: (value: object) => unknown,
+export function mapLeaves(
+  fn: (leaf: unknown) => unknown,
   value: unknown,
-): unknown => mapped(fn, other, value, 0);
+  replace: (value: object) => unknown = (object) => object,
+): unknown {
+  return mapped(fn, replace, value, 0);
+}
 
 /**
  * All tensors of a value in the order in which {@link map} visits them.
@@ -54,16 +56,15 @@ export function tensors(value: unknown): Tensor[] {
 }
 
 function mapped(
-  fn: (t: Tensor) => unknown,
-  other: (value: object) => unknown,
+  fn: (leaf: unknown) => unknown,
+  replace: (value: object) => unknown,
   value: unknown,
   level: number,
 ): unknown {
-  if (value instanceof Tensor) return fn(value);
-  if (typeof value !== 'object' || value === null) return value;
-  const replaced = other(value);
+  if (value instanceof Tensor || typeof value !== 'object' || value === null) return fn(value);
+  const replaced = replace(value);
   if (replaced !== value) return replaced;
-  const inner = (item: unknown): unknown => mapped(fn, other, item, level + 1);
+  const inner = (item: unknown): unknown => mapped(fn, replace, item, level + 1);
   if (Array.isArray(value)) {
     checkLevel('tree.map', level);
     return value.map(inner);
@@ -74,7 +75,7 @@ function mapped(
   }
   if (value instanceof ValuesAndIndices)
     return new ValuesAndIndices(inner(value.values) as Tensor, inner(value.indices) as Tensor);
-  if (!isPlain(value)) return value;
+  if (!isPlain(value)) return fn(value);
   checkLevel('tree.map', level);
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inner(item)]));
 }

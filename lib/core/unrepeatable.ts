@@ -9,6 +9,11 @@ export function reportCall(owner: object, method: string): void {
   layers.backend.capture?.unsupported(`${method}() of ${owner.constructor.name} was called`);
 }
 
+/** As {@link reportCall}, but for captures of whole steps, which have the state as tensors. @internal */
+export function reportCallOutsideSteps(owner: object, method: string): void {
+  if (layers.backend.capture?.isWholeStep !== true) reportCall(owner, method);
+}
+
 /** As {@link reportUse}, but for captures of whole steps, which run what uses it. @internal */
 export function reportUseOutsideSteps(call: string): void {
   if (layers.backend.capture?.isWholeStep !== true) reportUse(call);

@@ -2,6 +2,7 @@
 
 export { withCallSite } from '../core/call-context.js';
 export { markDataParallel } from '../core/data-parallel-modules.js';
+export { markGradientShard } from '../core/gradient-shards.js';
 export type { DeviceMeshOptions, FromGroupOptions } from './device-mesh/checks.js';
 export {
   DeviceMesh,

@@ -218,8 +218,8 @@ function wholeShape(local: Shape, mesh: DeviceMesh, placements: readonly Placeme
   return shape;
 }
 
-/** Strides of the whole tensor, with the dims in the memory order of the local shard. */
-function wholeStrides(local: Tensor, shape: Shape): Shape {
+/** Strides of the whole tensor, with the dims in the memory order of the local shard. @internal */
+export function wholeStrides(local: Tensor, shape: Shape): Shape {
   if (sameShape(local.shape, shape) || local.isContiguous())
     return sameShape(local.shape, shape) ? local.strides : contiguousStrides(shape);
   const byStride = local.strides

@@ -34,6 +34,7 @@ export {
   functional,
   type GatherTensorOptions,
 } from './functional-collectives.js';
+export { type LocalMapOptions, type LocalMapPlacements, localMap } from './local-map.js';
 export { computeLocalShapeAndGlobalOffset, type ShardRegion } from './local-shape.js';
 export { lossParallel } from './loss-parallel.js';
 export { explicitRedistribution } from './redistribute/policy.js';

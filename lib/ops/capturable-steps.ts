@@ -1,8 +1,8 @@
 /**
- * Steps of SGD and Adam that read the learning rate and the count of steps from tensors, so that a
- * captured step counts on when it runs again.
+ * Steps of SGD and Adam that read the learning rate, the count of steps and whether to step at all
+ * from tensors, so that a captured step counts on when it runs again.
  *
- * @see PyTorch `capturable` of `torch.optim.Adam`, `torch._fused_adam_`
+ * @see PyTorch `capturable` of `torch.optim.Adam`, `found_inf` of `torch._fused_adam_`
  */
 import { dispatch } from '../core/dispatch.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -21,17 +21,22 @@ import { isNumber } from './sharding/strategies.js';
 
 type Count = ParamsOf<typeof countParams>;
 
-/** The learning rate leads itself, and so do the steps, whose list is number `steps`. */
+/** The operands before the lists: the learning rate, and whether a gradient is not finite. */
+const SINGLES = 2;
+const SINGLE_OPERANDS = '(lr?: float numel(1), foundInf?: float numel(1), ';
+
+/** The single operands lead themselves, and so do the steps, whose list is number `steps`. */
 function stepRule<P extends Count>(steps: number): ShardingRule<P> {
   const leaders = (inputs: readonly Tensor[], { count }: P): number[] =>
     inputs.map((t, i) => {
-      const list = Math.floor((i - 1) / count);
-      return isNumber(t) || i === 0 || list === steps ? i : 1 + ((i - 1) % count);
+      const at = i - SINGLES;
+      const leadsItself = isNumber(t) || at < 0 || Math.floor(at / count) === steps;
+      return leadsItself ? i : SINGLES + (at % count);
     });
   return { strategies: () => [], follows: { leaders, reductions: [] } };
 }
 
-/** An op on a learning rate, and on lists behind it: those of `written` are overwritten. */
+/** An op on single operands, and on lists behind them: those of `written` are overwritten. */
 function defineCapturableStep<const S extends typeof countParams>(
   name: string,
   doc: string,
@@ -48,7 +53,7 @@ function defineCapturableStep<const S extends typeof countParams>(
     params,
     meta: () => [],
     mutates: (inputs, given) =>
-      mutates(inputs.slice(1), given as unknown as Count).map((i) => i + 1),
+      mutates(inputs.slice(SINGLES), given as unknown as Count).map((i) => i + SINGLES),
     sharding: stepRule<Count>(steps) as unknown as ShardingRule<ParamsOf<S>>,
     vjp: 'not-differentiable',
     samples: () => [],
@@ -62,8 +67,9 @@ export type CapturableAdamStep = Omit<ParamsOf<typeof adamNumbers>, 'count' | 'l
 const adamStepCapturableOp = defineCapturableStep(
   'adamStepCapturable',
   'One Adam step whose learning rate and count of steps are tensors: parameters and moments are ' +
-    'overwritten.',
-  '(lr?: float numel(1), params[count]: [...], grads[count]: numel(params[i]), ' +
+    'overwritten, unless `foundInf` is not 0.',
+  SINGLE_OPERANDS +
+    'params[count]: [...], grads[count]: numel(params[i]), ' +
     'first[count]: numel(params[i]), second[count]: numel(params[i]), ' +
     'largest[count]?: numel(params[i]), steps[count]: float numel(1)) -> ()',
   adamNumbers,
@@ -78,8 +84,9 @@ export type CapturableSgdStep = Omit<ParamsOf<typeof sgdNumbers>, 'count' | 'lr'
 const sgdStepCapturableOp = defineCapturableStep(
   'sgdStepCapturable',
   'One SGD step whose learning rate and count of steps are tensors: parameters and momentum ' +
-    'buffers are overwritten.',
-  '(lr?: float numel(1), params[count]: [...], grads[count]: numel(params[i]), ' +
+    'buffers are overwritten, unless `foundInf` is not 0.',
+  SINGLE_OPERANDS +
+    'params[count]: [...], grads[count]: numel(params[i]), ' +
     'momenta[count]?: numel(params[i]), steps[count]?: float numel(1)) -> ()',
   sgdNumbers,
   3,
@@ -96,18 +103,31 @@ const foreachAddScalarOp = defineStep(
   ['avg'],
 );
 
-/** Splits the rate into the operand and the parameter: one of them counts. */
-function rateOf(lr: Tensor | number, like: Tensor): { operand: Tensor; lr: number } {
-  if (typeof lr !== 'number') return { operand: lr, lr: 0 };
-  return { operand: wrapNumber(0, like.dtype, like.device), lr };
+/** Stands for an operand that is not there. */
+const nothing = ({ dtype, device }: Tensor): Tensor => wrapNumber(0, dtype, device);
+const absent = (tensors: readonly Tensor[]): Tensor[] => tensors.map(nothing);
+
+/** What a step on many parameters reads once. @internal */
+export interface StepControl {
+  readonly lr: Tensor | number;
+  /** Not 0 if a gradient is not finite, so that nothing changes; null: the step is taken. */
+  readonly foundInf: Tensor | null;
 }
 
-const absent = (tensors: readonly Tensor[]): Tensor[] =>
-  tensors.map((t) => wrapNumber(0, t.dtype, t.device));
+/** The single operands, and the rate if it is a number. */
+function splitControl(
+  { lr, foundInf }: StepControl,
+  like: Tensor,
+): { singles: readonly Tensor[]; lr: number } {
+  const found = foundInf ?? nothing(like);
+  return typeof lr === 'number'
+    ? { singles: [nothing(like), found], lr }
+    : { singles: [lr, found], lr: 0 };
+}
 
 /**
  * One Adam step on all parameters at once. `steps`: how many steps each parameter has taken with
- * this one. @internal
+ * this one, if it is taken. @internal
  */
 export function adamStepCapturable(
   lists: {
@@ -118,13 +138,13 @@ export function adamStepCapturable(
     largest: readonly Tensor[] | null;
     steps: readonly Tensor[];
   },
-  lr: Tensor | number,
+  control: StepControl,
   step: CapturableAdamStep,
 ): void {
   const { params, grads, first, second, largest, steps } = lists;
-  const rate = rateOf(lr, params[0] as Tensor);
+  const { singles, lr } = splitControl(control, params[0] as Tensor);
   inChunks([params, grads, first, second, largest ?? absent(params), steps], (inputs, count) =>
-    dispatch(adamStepCapturableOp, [rate.operand, ...inputs], { ...step, lr: rate.lr, count }),
+    dispatch(adamStepCapturableOp, [...singles, ...inputs], { ...step, lr, count }),
   );
 }
 
@@ -138,14 +158,14 @@ export function sgdStepCapturable(
     grads: readonly Tensor[];
     momentum: { buffers: readonly Tensor[]; steps: readonly Tensor[] } | null;
   },
-  lr: Tensor | number,
+  control: StepControl,
   step: CapturableSgdStep,
 ): void {
   const { params, grads, momentum } = lists;
-  const rate = rateOf(lr, params[0] as Tensor);
+  const { singles, lr } = splitControl(control, params[0] as Tensor);
   const [buffers, steps] = [momentum?.buffers ?? absent(params), momentum?.steps ?? absent(params)];
   inChunks([params, grads, buffers, steps], (inputs, count) =>
-    dispatch(sgdStepCapturableOp, [rate.operand, ...inputs], { ...step, lr: rate.lr, count }),
+    dispatch(sgdStepCapturableOp, [...singles, ...inputs], { ...step, lr, count }),
   );
 }
 

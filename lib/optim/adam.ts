@@ -4,33 +4,29 @@ import { checkFlag, checkNumber, unexpected, withDefaults } from '../core/option
 import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import {
-  adamStepCapturable,
-  type CapturableAdamStep,
-  foreachAddScalar_,
-} from '../ops/capturable-steps.js';
+import { valueOn } from '../ops/beside.js';
+import { adamStepCapturable, type CapturableAdamStep } from '../ops/capturable-steps.js';
 import { adamStep } from '../ops/optimizer-steps.js';
 import {
   checkRate,
   convertStep,
+  countStep,
   countsByTensors,
   hasStep,
   rateBeside,
   rateOn,
   scalarFor,
+  stepUnless,
 } from './capturable.js';
 import {
-  checkStepMode,
   type Hyperparameters,
-  isPlainLoop,
   Optimizer,
   type ParamGroup,
   type ParamState,
   type Params,
-  type StepMode,
-  withGradients,
 } from './optimizer.js';
 import type { StateNames } from './optimizer-state.js';
+import { checkStepMode, isPlainLoop, type StepMode, withGradients } from './step-mode.js';
 
 /** Options of {@link Adam} and {@link AdamW}. */
 export interface AdamOptions extends StepMode {
@@ -83,10 +79,15 @@ abstract class AdamBase extends Optimizer<Group> {
     return stateNames;
   }
 
+  protected override get readsFoundInf(): boolean {
+    return this.stepGroup === AdamBase.prototype.stepGroup;
+  }
+
   protected stepGroup(group: ParamGroup<Group>): void {
     for (const params of withGradients(group.params)) {
       const states = params.map((p) => this.stateOf(p, group));
-      if (countsByTensors(group)) this.runByTensors(group, this.listsOf(group, params, states));
+      if (countsByTensors(group, this.isScaled))
+        this.runByTensors(group, this.listsOf(group, params, states));
       else this.runByNumbers(group, params, states);
     }
   }
@@ -99,7 +100,7 @@ abstract class AdamBase extends Optimizer<Group> {
     const state = this.state.get(p);
     const isComplete =
       state !== undefined &&
-      hasStep(p, state['step'], group) &&
+      hasStep(p, state['step'], countsByTensors(group, this.isScaled)) &&
       (!group.amsgrad || state['max_exp_avg_sq'] !== undefined);
     if (!isComplete) return this.creating(() => this.completeState(p, group));
     this.checkState(state);
@@ -112,7 +113,7 @@ abstract class AdamBase extends Optimizer<Group> {
     this.checkState(state);
     // If amsgrad is turned on later, the maximum starts at 0.
     if (group.amsgrad) state['max_exp_avg_sq'] ??= zeros();
-    convertStep(p, state, group);
+    convertStep(p, state, countsByTensors(group, this.isScaled));
     this.state.set(p, state);
     return state;
   }
@@ -182,10 +183,12 @@ abstract class AdamBase extends Optimizer<Group> {
   }
 
   private runByTensors(group: ParamGroup<Group>, lists: Lists): void {
-    foreachAddScalar_(lists.steps, 1);
+    const [first] = lists.params as [Tensor];
+    const foundInf = this.foundInf && valueOn(this.foundInf, first);
+    countStep(lists.steps, foundInf);
     if (!isPlainLoop(group)) {
-      const lr = rateOn(group.lr, lists.params[0] as Tensor);
-      adamStepCapturable(lists, lr, numbersOf(group));
+      const lr = rateOn(group.lr, first);
+      adamStepCapturable(lists, { lr, foundInf }, numbersOf(group));
       return;
     }
     const [beta1, beta2] = group.betas;
@@ -193,11 +196,14 @@ abstract class AdamBase extends Optimizer<Group> {
       const lr = rateBeside(group.lr, one.p);
       const correction = (beta: number, step: Tensor): Tensor =>
         step.mul(Math.log(beta)).exp().neg().add(1);
-      plainStep(group, one, lr, {
+      const corrections = {
         negativeStepSize: scalarFor(one.p, one.step, (step) =>
           correction(beta1, step).reciprocal().mul(lr).neg(),
         ),
         correction2Root: scalarFor(one.p, one.step, (step) => correction(beta2, step).sqrt()),
+      };
+      stepUnless(foundInf, [one.p, one.first, one.second, one.largest], () => {
+        plainStep(group, one, lr, corrections);
       });
     });
   }

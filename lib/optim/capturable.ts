@@ -1,6 +1,7 @@
 /**
  * Learning rates and counts of steps that are tensors: a captured step reads them at every run, and
- * a number would stay what it was at the capture.
+ * a number would stay what it was at the capture. A step that may be skipped on the device counts
+ * there, too.
  */
 import { noGrad } from '../autograd/grad-mode.js';
 import { float32, float64 } from '../core/dtype.js';
@@ -8,6 +9,10 @@ import { ArgumentError } from '../core/errors.js';
 import { checkNumber, unexpected } from '../core/options.js';
 import { keep } from '../core/scope.js';
 import { Tensor } from '../core/tensor.js';
+import { valueBeside, valueOn } from '../ops/beside.js';
+import { foreachAddScalar_ } from '../ops/capturable-steps.js';
+import { foreachAdd_ } from '../ops/optimizer-steps.js';
+import { where } from '../ops/where.js';
 
 /** What decides whether a group has tensors for its rate and steps. */
 interface Capturable {
@@ -17,9 +22,15 @@ interface Capturable {
   fused?: boolean | null | undefined;
 }
 
-/** Whether the steps of a group are counted by tensors. */
-export function countsByTensors({ capturable, fused, lr }: Capturable): boolean {
-  return capturable === true || (fused === true && lr instanceof Tensor);
+/**
+ * Whether the steps of a group are counted by tensors. `isScaled`: whether a step may have been
+ * skipped on the device, which numbers cannot count.
+ */
+export function countsByTensors(
+  { capturable, fused, lr }: Capturable,
+  isScaled: boolean = false,
+): boolean {
+  return isScaled || capturable === true || (fused === true && lr instanceof Tensor);
 }
 
 /**
@@ -45,15 +56,42 @@ export function checkRate(optimizer: string, group: Capturable & { initialLr?: u
 export const numberOf = (value: Tensor | number): number =>
   typeof value === 'number' ? value : value.item<number>();
 
-/** The rate on a device, for a step of many parameters. */
-export const rateOn = (lr: Tensor | number, { device }: Tensor): Tensor | number =>
-  typeof lr === 'number' || lr.device === device ? lr : lr.detach().to(device);
+/** The rate on the device of a parameter, for a step of many. */
+export const rateOn = (lr: Tensor | number, p: Tensor): Tensor | number =>
+  typeof lr === 'number' ? lr : valueOn(lr, p);
 
-/** A rate or count for ops on a parameter: on its device, and replicated on its mesh. */
-export function rateBeside(lr: Tensor | number, p: Tensor): Tensor | number {
-  const there = rateOn(lr, p);
-  if (typeof there === 'number' || there.sharding !== null || p.sharding === null) return there;
-  return p.sharding.replicated(there.detach());
+/** The rate for ops on a parameter: on its device, and replicated on its mesh. */
+export const rateBeside = (lr: Tensor | number, p: Tensor): Tensor | number =>
+  typeof lr === 'number' ? lr : valueBeside(lr, p);
+
+/** Counts a step in tensors, unless `foundInf` is 1. */
+export function countStep(steps: readonly Tensor[], foundInf: Tensor | null): void {
+  foreachAddScalar_(steps, 1);
+  if (foundInf === null) return;
+  foreachAdd_(
+    steps,
+    steps.map((step) => valueBeside(foundInf, step)),
+    { alpha: -1 },
+  );
+}
+
+/** Runs `step`, which overwrites tensors; they stay as they are if `foundInf` is not 0. */
+export function stepUnless(
+  foundInf: Tensor | null,
+  tensors: readonly (Tensor | null)[],
+  step: () => void,
+): void {
+  if (foundInf === null) {
+    step();
+    return;
+  }
+  const written = tensors.filter((t) => t !== null);
+  const before = written.map((t) => t.detach().clone());
+  step();
+  for (const [i, t] of written.entries()) {
+    const skipped = valueBeside(foundInf, t).ne(0);
+    t.copy_(where(skipped, before[i] as Tensor, t));
+  }
 }
 
 /**
@@ -71,9 +109,9 @@ export function keepRate(group: Capturable, before: unknown): void {
 export const stepTensor = (p: Tensor, steps: number): Tensor =>
   keep(noGrad(() => p.detach().newFull([], steps, { dtype: float32 })));
 
-/** Whether the count of a parameter is what its group needs; see {@link convertStep}. */
-export function hasStep(p: Tensor, step: Tensor | number | undefined, group: Capturable): boolean {
-  if (!countsByTensors(group)) return typeof step === 'number';
+/** Whether the count of a parameter is of the kind that is needed; see {@link convertStep}. */
+export function hasStep(p: Tensor, step: Tensor | number | undefined, byTensors: boolean): boolean {
+  if (!byTensors) return typeof step === 'number';
   return (
     step instanceof Tensor &&
     step.device === p.device &&
@@ -82,20 +120,20 @@ export function hasStep(p: Tensor, step: Tensor | number | undefined, group: Cap
 }
 
 /**
- * Gives a state the kind of count that its group has: a number, or a tensor beside the parameter. A
+ * Gives a state the kind of count that is needed: a number, or a tensor beside the parameter. A
  * tensor is read if a number is needed.
  */
 export function convertStep(
   p: Tensor,
   state: Record<string, Tensor | number>,
-  group: Capturable,
+  byTensors: boolean,
 ): void {
   const { step } = state;
-  if (step === undefined || hasStep(p, step, group)) return;
-  if (!countsByTensors(group)) state['step'] = numberOf(step);
+  if (step === undefined || hasStep(p, step, byTensors)) return;
+  if (!byTensors) state['step'] = numberOf(step);
   else if (typeof step === 'number' || step.sharding !== null)
     state['step'] = stepTensor(p, numberOf(step));
-  else state['step'] = keep(rateBeside(step, p) as Tensor);
+  else state['step'] = keep(valueBeside(step, p));
 }
 
 /**

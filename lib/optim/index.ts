@@ -8,6 +8,6 @@ export {
   type ParamState,
   type Params,
   type StepHook,
-  type StepMode,
 } from './optimizer.js';
 export { SGD, type SGDOptions } from './sgd.js';
+export type { StepMode } from './step-mode.js';

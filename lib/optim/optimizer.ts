@@ -2,9 +2,10 @@
 import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import type { MemoryObserver } from '../core/backend.js';
+import { onBehalfOf } from '../core/caller-name.js';
 import { ArgumentError } from '../core/errors.js';
 import { inRegion, layers } from '../core/hooks.js';
-import { checkFlag, checkFunction, unexpected } from '../core/options.js';
+import { checkFunction, unexpected } from '../core/options.js';
 import { PREPARE_CAPTURE } from '../core/prepare-capture.js';
 import { PREPARE_LOAD } from '../core/prepare-load.js';
 import { keep, scope } from '../core/scope.js';
@@ -14,7 +15,7 @@ import type { ArgumentsOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { reportCall } from '../core/unrepeatable.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
-import { convertStep, keepRate } from './capturable.js';
+import { convertStep, countsByTensors, keepRate } from './capturable.js';
 import {
   copyState,
   type EarlierOptimizerStateDict,
@@ -63,6 +64,15 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   readonly state = new Map<Tensor, ParamState>();
   /** Hyperparameters of a group that does not set them itself. */
   readonly defaults: H;
+  /**
+   * Set by `GradScaler.step`: not 0 if a gradient is not finite, and then a step changes nothing.
+   * Null otherwise.
+   *
+   * @see PyTorch `found_inf` of fused optimizers
+   */
+  foundInf: Tensor | null = null;
+  /** Whether a step was one of a scaler, which may have skipped it. @internal */
+  protected isScaled = false;
   private readonly preHooks = new Map<number, StepHook>();
   private readonly postHooks = new Map<number, StepHook>();
 
@@ -142,6 +152,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   private stepWith<T>(closure?: () => T): T | undefined {
     // Steps are counted in JavaScript, and a graph would repeat the count of its capture.
     this.reportStep();
+    if (this.foundInf !== null) this.isScaled = true;
     for (const group of this.paramGroups) this.checkUsed(group.params);
     for (const hook of this.preHooks.values()) hook(this);
     const loss = closure === undefined ? undefined : enableGrad(closure);
@@ -156,7 +167,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
           });
         } catch (error) {
           this.checkStateShapes(group.params);
-          throw error;
+          throw onBehalfOf(error, `${this.constructor.name}.step`);
         }
       }
     });
@@ -164,6 +175,16 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     if (observer !== null) this.markState(observer);
     for (const hook of this.postHooks.values()) hook(this);
     return loss;
+  }
+
+  /** Whether `step` reads {@link foundInf}: one that a subclass overrides may not. @internal */
+  get _stepSupportsAmpScaling(): boolean {
+    return this.step === Optimizer.prototype.step && this.readsFoundInf;
+  }
+
+  /** Whether {@link stepGroup} reads {@link foundInf}. @internal */
+  protected get readsFoundInf(): boolean {
+    return false;
   }
 
   /** In a capture: only steps that count by tensors can run again. */
@@ -278,7 +299,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     for (const group of groups) this.checkGroup(group);
     const copies = states.map((state): [Tensor, ParamState] => {
       const values = copyState(state);
-      convertStep(state.param, values, groups[state.group] as ParamGroup<H>);
+      const byTensors = countsByTensors(groups[state.group] as ParamGroup<H>, this.isScaled);
+      convertStep(state.param, values, byTensors);
       return [state.param, values];
     });
     return () => {
@@ -334,65 +356,4 @@ function addStepHook(hooks: Map<number, StepHook>, hook: StepHook): HookHandle {
   const id = nextHook++;
   hooks.set(id, hook);
   return { remove: () => void hooks.delete(id) };
-}
-
-/**
- * Implementation of a step; all give the same values up to rounding.
- *
- * PyTorch has two implementations that step many parameters at once, `fused` and `foreach`. Here
- * both select one kernel for all parameters of a dtype and device, which reads each value once. It
- * is also the default. The loop in plain ops serves debugging, and graphs that show each op.
- */
-export interface StepMode {
-  /**
-   * True: all parameters at once. False: one parameter at a time in plain ops, unless `fused` is
-   * true. Null, the default: `fused` decides.
-   */
-  foreach?: boolean | null;
-  /**
-   * True: all parameters at once. False: one parameter at a time in plain ops, unless `foreach` is
-   * true. Null, the default: `foreach` decides.
-   */
-  fused?: boolean | null;
-  /** Only false, for PyTorch's states: autograd does not record steps. */
-  differentiable?: false;
-}
-
-/** @throws ArgumentError if `differentiable` is true, or both `fused` and `foreach` are */
-export function checkStepMode(
-  optimizer: string,
-  { foreach, fused, differentiable }: StepMode,
-): void {
-  checkFlag(optimizer, 'foreach', foreach, { orNull: true });
-  checkFlag(optimizer, 'fused', fused, { orNull: true });
-  checkFlag(optimizer, 'differentiable', differentiable);
-  if (differentiable)
-    throw new ArgumentError(
-      `${optimizer}: differentiable is not supported; write the update with tensors to ` +
-        'differentiate through it',
-      { differentiable },
-    );
-  if (fused && foreach)
-    throw new ArgumentError(`${optimizer}: fused and foreach cannot both be true`, {
-      fused,
-      foreach,
-    });
-}
-
-/** Whether a step loops over the parameters in plain ops. */
-export function isPlainLoop({ foreach, fused }: StepMode): boolean {
-  return !fused && !foreach && (foreach === false || fused === false);
-}
-
-/** Parameters with a gradient, grouped by dtype and device: one kernel takes each group. */
-export function withGradients(params: readonly Tensor[]): Tensor[][] {
-  const groups = new Map<string, Tensor[]>();
-  for (const p of params) {
-    if (gradOf(p) === null) continue;
-    const key = `${p.dtype.name} ${p.device}`;
-    const group = groups.get(key);
-    if (group) group.push(p);
-    else groups.set(key, [p]);
-  }
-  return [...groups.values()];
 }

@@ -5,34 +5,30 @@ import { checkFlag, checkNumber, withDefaults } from '../core/options.js';
 import { gradOf } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
-import {
-  type CapturableSgdStep,
-  foreachAddScalar_,
-  sgdStepCapturable,
-} from '../ops/capturable-steps.js';
+import { valueOn } from '../ops/beside.js';
+import { type CapturableSgdStep, sgdStepCapturable } from '../ops/capturable-steps.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
 import { where } from '../ops/where.js';
 import {
   checkRate,
   convertStep,
+  countStep,
   countsByTensors,
   hasStep,
   numberOf,
   rateBeside,
   rateOn,
+  stepUnless,
 } from './capturable.js';
 import {
-  checkStepMode,
   type Hyperparameters,
-  isPlainLoop,
   Optimizer,
   type ParamGroup,
   type ParamState,
   type Params,
-  type StepMode,
-  withGradients,
 } from './optimizer.js';
 import type { StateNames } from './optimizer-state.js';
+import { checkStepMode, isPlainLoop, type StepMode, withGradients } from './step-mode.js';
 
 /** Options of {@link SGD}. */
 export interface SGDOptions extends StepMode {
@@ -130,9 +126,13 @@ export class SGD extends Optimizer<Group> {
     return stateNames;
   }
 
+  protected override get readsFoundInf(): boolean {
+    return this.stepGroup === SGD.prototype.stepGroup;
+  }
+
   protected stepGroup(group: ParamGroup<Group>): void {
     for (const params of withGradients(group.params)) {
-      if (countsByTensors(group)) this.runByTensors(group, params);
+      if (countsByTensors(group, this.isScaled)) this.runByTensors(group, params);
       else if (group.momentum === 0) this.run(group, params, null, false);
       else {
         const started = params.filter((p) => this.isStarted(p));
@@ -170,14 +170,16 @@ export class SGD extends Optimizer<Group> {
 
   private countedState(p: Tensor, group: ParamGroup<Group>): ParamState {
     const state = this.state.get(p);
-    if (state?.['momentum_buffer'] !== undefined && hasStep(p, state['step'], group)) return state;
+    const byTensors = countsByTensors(group, this.isScaled);
+    if (state?.['momentum_buffer'] !== undefined && hasStep(p, state['step'], byTensors))
+      return state;
     return this.creating(() => {
       const made: ParamState = {
         ...state,
         momentum_buffer: state?.['momentum_buffer'] ?? this.zerosFor(p),
         step: state?.['step'] ?? Number(this.isStarted(p)),
       };
-      convertStep(p, made, group);
+      convertStep(p, made, byTensors);
       this.state.set(p, made);
       return made;
     });
@@ -205,17 +207,21 @@ export class SGD extends Optimizer<Group> {
     const states = group.momentum === 0 ? null : params.map((p) => this.countedState(p, group));
     const buffers = states?.map((state) => state['momentum_buffer'] as Tensor) ?? null;
     const steps = states?.map((state) => state['step'] as Tensor) ?? null;
-    if (steps !== null) foreachAddScalar_(steps, 1);
+    const foundInf = this.foundInf && valueOn(this.foundInf, params[0] as Tensor);
+    if (steps !== null) countStep(steps, foundInf);
     if (!isPlainLoop(group)) {
       const momentum = buffers === null || steps === null ? null : { buffers, steps };
       const lr = rateOn(group.lr, params[0] as Tensor);
-      sgdStepCapturable({ params, grads, momentum }, lr, numbersOf(group));
+      sgdStepCapturable({ params, grads, momentum }, { lr, foundInf }, numbersOf(group));
       return;
     }
     params.forEach((p, i) => {
       const first = steps === null ? false : (steps[i] as Tensor).eq(1);
       const lr = rateBeside(group.lr, p);
-      plainStep(group, p, grads[i] as Tensor, buffers?.[i] ?? null, first, lr);
+      const buffer = buffers?.[i] ?? null;
+      stepUnless(foundInf, [p, buffer], () => {
+        plainStep(group, p, grads[i] as Tensor, buffer, first, lr);
+      });
     });
   }
 }

@@ -80,6 +80,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
         ...o,
       }),
     'distributed.distributeTensor': (o) => dist.distributeTensor(x(), mesh, [Shard(0)], o),
+    'distributed.localMap': (o) =>
+      dist.localMap((t: Tensor) => t.neg(), [Shard(0)], [[Shard(0)]], o)(sharded()),
     'distributed.dtensorArange': (o) => dist.dtensorArange(0, 4, 1, { mesh, ...o }),
     'distributed.dtensorLinspace': (o) => dist.dtensorLinspace(0, 1, 4, { mesh, ...o }),
     'distributed.dtensorFull': (o) => dist.dtensorFull([2, 2], 3, { mesh, ...o }),
@@ -193,7 +195,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
   };
   const values: Values = {
     maxCtas: 16,
-    shardOrder: [[0]], asyncOp: true, timeoutMs: Number.POSITIVE_INFINITY, gradPlacements: [Shard(0)], requiresGrad: true, runCheck: true, shape: [4, 2], stride: [2, 1], rebalance: true, srcDataRank: null, mesh, placements: [Replicate()],
+    shardOrder: [[0]], asyncOp: true, timeoutMs: Number.POSITIVE_INFINITY, gradPlacements: [Shard(0)], inGradPlacements: [[Shard(0)]], redistributeInputs: true, requiresGrad: true, runCheck: true, shape: [4, 2], stride: [2, 1], rebalance: true, srcDataRank: null, mesh, placements: [Replicate()],
     'distributed.DeviceMesh.fromGroup': { mesh: [0, 1] }, dtype: 'float64', 'distributed.dtensorRandint': { dtype: 'int64', requiresGrad: false }, 'distributed.dtensorArange': { requiresGrad: false }, generator: new Generator(7), sizes: [2, 2], format: 'svg', op: 'max',
     tensorMeta: dist.TensorMeta([4, 2], [2, 1], float32), group: dist.worldGroup(), inputSplitSizes: [1, 1], outputSplitSizes: [1, 1], meshDimNames: ['dp'], device: 'cpu', dst: 0, src: 0,
     gatherList: rank === 0 ? [x(), x()] : undefined, scatterList: rank === 0 ? [x(), x()] : undefined, objectGatherList: rank === 0 ? [null, null] : undefined,

@@ -60,7 +60,7 @@ describe('adamStepCapturable', () => {
           ];
           const maxima = step.amsgrad ? largest : null;
           const given = { params, grads, first, second, largest: maxima, steps };
-          adamStepCapturable(given, lr, step);
+          adamStepCapturable(given, { lr, foundInf: null }, step);
           const rate = typeof lr === 'number' ? lr : lr.item<number>();
           shapes.forEach((_, i) => {
             const count = (i % 3) + 1;
@@ -97,7 +97,8 @@ describe('sgdStepCapturable', () => {
       const [a, b] = [lists(), lists()] as [Tensor[][], Tensor[][]];
       const [params, grads, buffers] = a as [Tensor[], Tensor[], Tensor[]];
       const momentum = step.momentum === 0 ? null : { buffers, steps: countsOf(many) };
-      sgdStepCapturable({ params, grads, momentum }, tensor(0.1, { dtype: float64 }), step);
+      const lr = tensor(0.1, { dtype: float64 });
+      sgdStepCapturable({ params, grads, momentum }, { lr, foundInf: null }, step);
       for (const firstStep of [1, 0]) {
         const part = b.map((list) => list.filter((_, i) => (i % 3 === 0 ? 1 : 0) === firstStep));
         const [p, g, m] = part as [Tensor[], Tensor[], Tensor[]];
@@ -106,6 +107,44 @@ describe('sgdStepCapturable', () => {
       same(params, b[0] as Tensor[], 'parameter');
       same(buffers, b[2] as Tensor[], 'buffer');
     });
+});
+
+describe('a step with foundInf', () => {
+  const sgd = { momentum: 0.9, dampening: 0.1, weightDecay: 0.05, nesterov: 0, maximize: 0 };
+  const lists = (dtype: DType): Tensor[][] =>
+    [1, 2, 3, 4, 5].map((seed) => tensorsOf(many, seed, dtype));
+  const stepped = (name: string, dtype: DType, foundInf: Tensor | null): Tensor[][] => {
+    const all = lists(dtype);
+    const [params, grads, first, second, largest] = all as [
+      Tensor[],
+      Tensor[],
+      Tensor[],
+      Tensor[],
+      Tensor[],
+    ];
+    const steps = countsOf(many);
+    const control = { lr: 0.1, foundInf };
+    if (name === 'sgd')
+      sgdStepCapturable({ params, grads, momentum: { buffers: first, steps } }, control, sgd);
+    else {
+      const given = { params, grads, first, second, largest, steps };
+      adamStepCapturable(given, control, { ...adam, amsgrad: 1 });
+    }
+    return all;
+  };
+  for (const name of ['sgd', 'adam'])
+    for (const dtype of [float32, float64, bfloat16])
+      it(`changes nothing if it is 1, and all if it is 0: ${name} in ${dtype.name}`, () => {
+        const skipped = stepped(name, dtype, tensor(1));
+        lists(dtype).forEach((list, i) => {
+          same(list, skipped[i] as Tensor[], `list ${i}, tensor`);
+        });
+        const taken = stepped(name, dtype, tensor([0], { dtype: float64 }));
+        stepped(name, dtype, null).forEach((list, i) => {
+          same(list, taken[i] as Tensor[], `list ${i}, tensor`);
+        });
+        assert.notDeepEqual(taken[0]?.[0]?.tolist(), skipped[0]?.[0]?.tolist());
+      });
 });
 
 describe('foreachAddScalar', () => {

@@ -159,6 +159,21 @@ describe('a capturable optimizer', () => {
       })());
   }
 
+  for (const form of forms)
+    it(`steps without a running mean, beta 0, as others do: ${JSON.stringify(form)}`, () => {
+      for (const betas of [
+        [0, 0.9],
+        [0.9, 0],
+        [0, 0],
+      ]) {
+        const [a, b] = [parameters(), parameters()];
+        train(a, new optim.Adam(a, { lr: 0.1, betas, ...form } as never) as optim.Optimizer, 0, 3);
+        const options = { lr: 0.1, betas, capturable: true, ...form } as never;
+        train(b, new optim.Adam(b, options) as optim.Optimizer, 0, 3);
+        assertNear(b, a, `betas ${betas}`);
+      }
+    });
+
   it('reports the error of a step whose state has the shapes of its parameters', () => {
     const p = new nn.Parameter(randn([3]));
     const optimizer = new optim.Adam([p], { capturable: true });

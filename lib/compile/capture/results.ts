@@ -51,13 +51,13 @@ export function withPlaces(
 ): unknown {
   let given: ReadonlyMap<object, Given> | null = null;
   return mapLeaves(
-    (t) => t,
+    (leaf) => leaf,
+    result,
     (value) => {
       if (!isContainer(value)) return value;
       given ??= objectsIn(args);
       return given.get(value) ?? (isOuter(value) ? new Kept(value) : value);
     },
-    result,
   );
 }
 
@@ -96,6 +96,7 @@ export function rebuildFrom(result: unknown, sources: readonly (number | Tensor)
     };
     const object = (value: object): unknown =>
       value instanceof Given ? value.in(args) : value instanceof Kept ? value.value : value;
-    return mapLeaves(output, object, template);
+    const leaf = (value: unknown): unknown => (value instanceof Tensor ? output() : value);
+    return mapLeaves(leaf, template, object);
   };
 }

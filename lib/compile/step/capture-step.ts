@@ -182,8 +182,9 @@ function checkDistribute(given: unknown): asserts given is ReadonlyMap<Tensor, D
 /**
  * Captures a train step: runs `fn` once on the given arguments, which have shapes and no values
  * meanwhile, and changes nothing. The step may call modules, `backward` and `autograd.grad`, the
- * `step` of capturable optimizers, and `zeroGrad`; all of it becomes one graph. Optimizer state
- * that does not exist is made before, so the graph reads and writes it as any other.
+ * `step` of capturable optimizers, `zeroGrad`, and `scale`, `unscale_`, `step` and `update` of a
+ * `GradScaler`; all of it becomes one graph. Optimizer state that does not exist is made before, so
+ * the graph reads and writes it as any other.
  *
  * Distributed arguments and parameters are there as their local shards, and the collectives that
  * they need are calls of the graph: with replicated parameters and a batch that is sharded, one

@@ -1,5 +1,5 @@
 /** The flat parameter of one wrapper, with its group and the hooks that drive it. */
-import { allGatherIntoTensor, broadcast } from '../../distributed/index.js';
+import { allGatherIntoTensor, broadcast, markGradientShard } from '../../distributed/index.js';
 import {
   empty,
   float32,
@@ -100,7 +100,15 @@ export class FlatUnit {
     const reshards = reshardsAfterForward(strategy) ? null : false;
     this.state = new FSDPState(wrapper, paramGroup, precision, reshards, false);
     this.handle?.tensors.useShard();
+    this.markGradients(shards);
     if (settings.useOrigParams && shards.ranks > 1) this.handle?.tensors.refuseParts();
+  }
+
+  /** Lets scalers of the loss find an overflow of any rank that has a part of the gradients. */
+  private markGradients({ mesh }: ShardMesh): void {
+    const groups = new Set(this.gradientParts().flatMap((part) => part.groups));
+    for (const p of this.handle?.tensors.trainedParameters ?? [])
+      markGradientShard(p, [...groups], mesh.device);
   }
 
   /** Whether modules hold whole parameters. */

@@ -157,6 +157,11 @@ double rate_of(const KernelCall& call, double number) {
   return call.input(0).is_immediate ? number : number_of(call.input(0));
 }
 
+// Whether the second input, if it is there, has found a gradient that is not finite.
+bool found_inf(const KernelCall& call) {
+  return !call.input(1).is_immediate && number_of(call.input(1)) != 0;
+}
+
 // Steps the tensors of the lists that begin at input `from`; of(i) has the numbers of tensor i.
 template <class Of>
 Status adam_steps(const KernelCall& call, int32_t from, int32_t count, Of&& of) {
@@ -222,13 +227,14 @@ Status adam_step(const KernelCall& call) {
 Status adam_step_capturable(const KernelCall& call) {
   const auto& p = call.params_as<AdamStepCapturableParams>();
   const auto count = static_cast<int32_t>(p.count);
+  if (found_inf(call)) return kOk;
   const double lr = rate_of(call, p.lr);
   std::vector<Adam> adams;
   for (int32_t i = 0; i < count; i++) {
-    const double step = number_of(call.input(1 + 5 * count + i));
+    const double step = number_of(call.input(2 + 5 * count + i));
     adams.push_back(adam_of(p, lr, 1 - std::pow(p.beta1, step), 1 - std::pow(p.beta2, step)));
   }
-  return adam_steps(call, 1, count, [&](int32_t i) -> const Adam& { return adams[i]; });
+  return adam_steps(call, 2, count, [&](int32_t i) -> const Adam& { return adams[i]; });
 }
 
 Status sgd_step(const KernelCall& call) {
@@ -241,13 +247,14 @@ Status sgd_step(const KernelCall& call) {
 Status sgd_step_capturable(const KernelCall& call) {
   const auto& p = call.params_as<SgdStepCapturableParams>();
   const auto count = static_cast<int32_t>(p.count);
+  if (found_inf(call)) return kOk;
   const double lr = rate_of(call, p.lr);
   std::vector<Sgd> sgds;
   for (int32_t i = 0; i < count; i++) {
-    const TensorView& step = call.input(1 + 3 * count + i);
+    const TensorView& step = call.input(2 + 3 * count + i);
     sgds.push_back(sgd_of(p, lr, !step.is_immediate && number_of(step) == 1));
   }
-  return sgd_steps(call, 1, count, [&](int32_t i) -> const Sgd& { return sgds[i]; });
+  return sgd_steps(call, 2, count, [&](int32_t i) -> const Sgd& { return sgds[i]; });
 }
 
 Status foreach_add(const KernelCall& call) {

@@ -13,7 +13,8 @@
 //
 // An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r),
 //   and template <int N> void operator()(Value (&v)[kRoles][N]) const. One whose numbers differ
-//   between tensors has of_group(index), which returns the update of a group.
+//   between tensors has of_group(index), which returns the update of a group, and
+//   skips(index), which returns whether the group stays as it is.
 #pragma once
 #include "../stream.h"
 #include "group.cuh"
@@ -92,6 +93,14 @@ __device__ __forceinline__ decltype(auto) update_of(const Update& update, int32_
 }
 
 template <class Update>
+__device__ __forceinline__ bool is_skipped(const Update& update, int32_t index) {
+  if constexpr (requires { update.skips(index); })
+    return update.skips(index);
+  else
+    return false;
+}
+
+template <class Update>
 __global__ void __launch_bounds__(kThreads)
     update_dense(const __grid_constant__ Table<Update::kRoles, kChunk> table, const Update update) {
   pdl_begin();
@@ -108,6 +117,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int r = 0; r < R; r++)
         if (reads<Update>(table.present, r))
           load_raw4(data[r], first + w * kStep, table.dtypes[r], raw[w][r]);
+  if (is_skipped(update, chunk.entry.index)) return;
   const auto& own = update_of(update, chunk.entry.index);
 #pragma unroll
   for (int w = 0; w < kWords; w++)
@@ -153,7 +163,7 @@ __global__ void __launch_bounds__(kThreads)
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= group.numel) return;
+  if (i >= group.numel || is_skipped(update, group.index)) return;
   const Offsets<R> at = group.offsets.get(i);
   C v[R][1];
 #pragma unroll

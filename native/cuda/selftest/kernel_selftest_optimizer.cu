@@ -158,9 +158,9 @@ void test_capturable_adam() {
       const std::vector<double> params = {count, lr,       beta1,    beta2,    eps,
                                           decay, flags[0], flags[1], flags[2], 1};
       const auto absent = std::vector<Tensor>(p.size(), number(0));
-      const std::vector<Tensor> first = {tensor_rate ? rate : number(0)};
-      if (!run("adam_step_capturable", joined({first, p, g, m, v, amsgrad ? vmax : absent, steps}),
-               {}, params)
+      const std::vector<Tensor> singles = {tensor_rate ? rate : number(0), number(0)};
+      if (!run("adam_step_capturable",
+               joined({singles, p, g, m, v, amsgrad ? vmax : absent, steps}), {}, params)
                .ok())
         continue;
       for (size_t t = 0; t < p.size(); t++) {
@@ -201,7 +201,7 @@ void test_capturable_sgd() {
     const auto absent = std::vector<Tensor>(p.size(), number(0));
     const bool moves = momentum != 0;
     if (!run("sgd_step_capturable",
-             joined({{rate}, p, g, moves ? b : absent, moves ? steps : absent}), {},
+             joined({{rate, number(0)}, p, g, moves ? b : absent, moves ? steps : absent}), {},
              {count, 0, momentum, dampening, 0.1, 0, 0})
              .ok())
       continue;
@@ -213,6 +213,49 @@ void test_capturable_sgd() {
       const auto of = [](const Tensor& t) { return [&t](int64_t i) { return t.value(i); }; };
       expect("sgd_step_capturable", label, p[t], of(p0[t]));
       if (moves) expect("sgd_step_capturable", label + " buffer", b[t], of(b0[t]));
+    }
+  }
+}
+
+// Nothing changes where found_inf is not 0, and everything as without it where it is 0.
+void test_found_inf() {
+  const Tensor none = uniform(DType::Float32, {1}, 7, 0, 0),
+               some = uniform(DType::Float32, {1}, 7, 1, 1);
+  for (const bool adam : {true, false}) {
+    const std::string name = adam ? "adam_step_capturable" : "sgd_step_capturable";
+    const auto p = tensors(DType::Float32, 1), g = tensors(DType::Float32, 50),
+               m = tensors(DType::Float32, 90), v = tensors(DType::Float32, 130, 0.1, 1),
+               steps = counts(p.size());
+    const auto p0 = clones(p), m0 = clones(m), v0 = clones(v), p1 = clones(p), m1 = clones(m),
+               v1 = clones(v);
+    const double count = static_cast<double>(p.size());
+    const auto absent = std::vector<Tensor>(p.size(), number(0));
+    const std::vector<double> params =
+        adam ? std::vector<double>{count, 0.01, 0.9, 0.99, 1e-6, 0.1, 1, 0, 0, 1}
+             : std::vector<double>{count, 0.01, 0.9, 0, 0.1, 0, 0};
+    const auto step = [&](const Tensor& found, const std::vector<Tensor>& p,
+                          const std::vector<Tensor>& m, const std::vector<Tensor>& v) {
+      const std::vector<Tensor> singles = {number(0), found};
+      return run(name,
+                 adam ? joined({singles, p, g, m, v, absent, steps})
+                      : joined({singles, p, g, m, steps}),
+                 {}, params)
+          .ok();
+    };
+    if (!step(some, p, m, v) || !step(none, p1, m1, v1)) continue;
+    const auto of = [](const Tensor& t) { return [&t](int64_t i) { return t.value(i); }; };
+    for (size_t t = 0; t < p.size(); t++) {
+      const std::string label = "skipped tensor " + std::to_string(t);
+      expect(name, label, p[t], of(p0[t]));
+      expect(name, label + " state", m[t], of(m0[t]));
+      expect(name, label + " exp_avg_sq", v[t], of(v0[t]));
+    }
+    if (!step(number(0), p, m, v)) continue;
+    for (size_t t = 0; t < p.size(); t++) {
+      const std::string label = "taken tensor " + std::to_string(t);
+      expect(name, label, p1[t], of(p[t]));
+      expect(name, label + " state", m1[t], of(m[t]));
+      expect(name, label + " exp_avg_sq", v1[t], of(v[t]));
     }
   }
 }
@@ -259,6 +302,7 @@ void test_optimizer() {
   test_adam();
   test_capturable_adam();
   test_capturable_sgd();
+  test_found_inf();
   test_foreach();
 }
 

@@ -10,6 +10,7 @@ import {
   int64,
   layerNorm,
   ones,
+  type ShardwiseError,
   type Tensor,
   zeros,
 } from '../../../lib/index.js';
@@ -87,7 +88,7 @@ describe('a tensor of the main program', () => {
       for (const call of Object.values(calls))
         refused(
           call,
-          "on cpu of the main program. It was made outside of the ranks: take a copy of it with .to('cpu').",
+          "on cpu of the main program. What is on cpu of the main program was made outside of the ranks: take a copy of it with .to('cpu').",
         );
     });
   });
@@ -95,8 +96,24 @@ describe('a tensor of the main program', () => {
   it('gets no gradient from a rank', async () => {
     const given = ones([2], { requiresGrad: true });
     const told =
-      "grad: expected float32[2] on cpu of the main program, got float32[2] on cpu. It was made outside of the ranks: take a copy of it with .to('cpu').";
+      "grad: expected float32[2] on cpu of the main program, got float32[2] on cpu. What is on cpu of the main program was made outside of the ranks: take a copy of it with .to('cpu').";
     await onRanks(2, () => assert.throws(() => given.mul(2).sum().backward(), { message: told }));
+  });
+
+  it('is named with the call of a loss whose gradient is refused', async () => {
+    const x = ones([4, 3], { requiresGrad: true });
+    const target = zeros([4], { dtype: int64 });
+    await onRanks(2, () =>
+      assert.throws(
+        () => crossEntropy(x, target).backward(),
+        (error: ShardwiseError) =>
+          error.details['op'] === 'crossEntropy' &&
+          error.message.startsWith(
+            'backward of crossEntropy(float32[4, 3] on cpu of the main program), in scaleRows: ' +
+              'expected tensors on one device',
+          ),
+      ),
+    );
   });
 
   it('is unchanged for the main program after ranks have read it', async () => {
@@ -119,7 +136,7 @@ describe('a tensor of the main program', () => {
       const own = ones([2]);
       refused(
         () => own.add(given),
-        "on cpu of the main program. It was made outside of the ranks: take a copy of it with .to('cpu').",
+        "on cpu of the main program. What is on cpu of the main program was made outside of the ranks: take a copy of it with .to('cpu').",
       );
       assert.deepEqual(own.add(given.to('cpu')).tolist(), [2, 2]);
       refused(

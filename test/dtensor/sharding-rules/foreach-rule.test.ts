@@ -47,6 +47,7 @@ const adam = {
 const { firstStep: _firstStep, ...capturableSgd } = sgd;
 const { biasCorrection1: _first, biasCorrection2: _second, ...capturableAdam } = adam;
 const rate = (): Tensor => sampleTensor([], { low: 0.1 });
+const found = (): Tensor => rate().zerosLike();
 const steps = (): Tensor[] => list(0).map((t) => t.newOnes([]));
 
 interface Call {
@@ -71,15 +72,15 @@ const calls: Call[] = [
   },
   {
     name: 'sgdStepCapturable',
-    lists: () => [[rate()], list(1), list(11), list(21), steps()],
+    lists: () => [[rate()], [found()], list(1), list(11), list(21), steps()],
     params: capturableSgd,
-    placements: [Replicate(), ...cut],
+    placements: [Replicate(), Replicate(), ...cut],
   },
   {
     name: 'adamStepCapturable',
-    lists: () => [[rate()], list(1), list(11), list(21), list(31), absent(), steps()],
+    lists: () => [[rate()], [found()], list(1), list(11), list(21), list(31), absent(), steps()],
     params: capturableAdam,
-    placements: [Replicate(), ...cut],
+    placements: [Replicate(), Replicate(), ...cut],
   },
   { name: 'foreachAddScalar', lists: () => [list(1)], params: { count: 5, scalar: 0.5 } },
   { name: 'foreachAdd', lists: () => [list(1), list(11)], params: { count: 5, alpha: 0.5 } },

@@ -283,6 +283,7 @@ export class PendingCalls {
 
 /** What to call in place of a function that waits. */
 function asyncAdvice(reader: string): string {
+  if (callContext.instead !== null) return `Use \`${callContext.instead}\` instead.`;
   const [name = ''] = reader.split(' ');
   return `${name}Async` in Tensor.prototype
     ? `Use \`await t.${name}Async(…)\` instead.`

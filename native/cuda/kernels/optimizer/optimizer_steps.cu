@@ -1,7 +1,8 @@
 // sgd_step, adam_step: the parameter updates of PyTorch's single-tensor optimizers, over many
 // tensors in few launches (primitives/multi_tensor.cuh). sgd_step_capturable and
-// adam_step_capturable read the learning rate and the count of steps from device memory: a block
-// computes in float64 what follows from them for each tensor, and the update reads that.
+// adam_step_capturable read the learning rate, the count of steps and whether a gradient is not
+// finite from device memory: a block computes in float64 what follows from them for each tensor,
+// and the update reads that, or does nothing.
 //
 // Gradient g (-g to maximize), decay d, step size a. SGD, with momentum u and dampening t:
 //   h = g + d p, b = u b + (1 - t) h (first step: b = h), p = p - a b; Nesterov p - a (h + u b);
@@ -112,6 +113,7 @@ struct StepNumbers {
   double correction2_root;
   double decay_factor;  // 1 - lr * weight_decay
   bool first_step;
+  bool skips;
 };
 
 template <class C>
@@ -123,6 +125,7 @@ struct CapturableSgdUpdate : SgdUpdate<C> {
     own.first_step = numbers[index].first_step;
     return own;
   }
+  __device__ __forceinline__ bool skips(int32_t index) const { return numbers[index].skips; }
 };
 
 template <class C>
@@ -135,6 +138,7 @@ struct CapturableAdamUpdate : AdamUpdate<C> {
     own.negative_step_size = static_cast<C>(numbers[index].negative_step_size);
     return own;
   }
+  __device__ __forceinline__ bool skips(int32_t index) const { return numbers[index].skips; }
 };
 
 // The steps of at most kMaxTensors tensors; null: the tensor has none.
@@ -144,6 +148,8 @@ struct StepTable {
   int32_t count = 0;
   const void* lr = nullptr;  // null: `rate` is the learning rate
   DType lr_dtype = DType::Float32;
+  const void* found_inf = nullptr;  // null: the step is taken
+  DType found_inf_dtype = DType::Float32;
   double rate = 0, weight_decay = 0;
   bool is_adam = false;
   double beta1 = 0, beta2 = 0;
@@ -162,6 +168,7 @@ __global__ void __launch_bounds__(kMaxTensors)
   own.correction2_root = table.is_adam ? ::sqrt(1 - ::pow(table.beta2, step)) : 1;
   own.decay_factor = 1 - lr * table.weight_decay;
   own.first_step = step == 1;
+  own.skips = table.found_inf && load_any<double>(table.found_inf, 0, table.found_inf_dtype) != 0;
   numbers[i] = own;
 }
 
@@ -175,6 +182,10 @@ const StepNumbers* numbers_of(const KernelCall& call, int32_t from, int32_t coun
   if (!call.input(0).is_immediate) {
     table.lr = call.input(0).data;
     table.lr_dtype = call.input(0).dtype;
+  }
+  if (!call.input(1).is_immediate) {
+    table.found_inf = call.input(1).data;
+    table.found_inf_dtype = call.input(1).dtype;
   }
   for (int32_t begin = 0; begin < count; begin += kMaxTensors) {
     table.count = count - begin < kMaxTensors ? count - begin : kMaxTensors;
@@ -252,7 +263,7 @@ Status sgd_step_capturable(const KernelCall& call) {
   const auto count = static_cast<int32_t>(p.count);
   StepTable table;
   table.rate = p.lr;
-  const StepNumbers* const numbers = numbers_of(call, 1 + 3 * count, count, table);
+  const StepNumbers* const numbers = numbers_of(call, 2 + 3 * count, count, table);
   if (!numbers) return Status{Code::OutOfMemory};
   return for_each_group<CapturableSgdUpdate>(
       call, count, roles_of_sgd(p.momentum),
@@ -262,7 +273,7 @@ Status sgd_step_capturable(const KernelCall& call) {
         u.numbers = numbers;
         return u;
       },
-      1);
+      2);
 }
 
 Status adam_step_capturable(const KernelCall& call) {
@@ -274,7 +285,7 @@ Status adam_step_capturable(const KernelCall& call) {
   table.is_adam = true;
   table.beta1 = p.beta1;
   table.beta2 = p.beta2;
-  const StepNumbers* const numbers = numbers_of(call, 1 + 5 * count, count, table);
+  const StepNumbers* const numbers = numbers_of(call, 2 + 5 * count, count, table);
   if (!numbers) return Status{Code::OutOfMemory};
   return for_each_group<CapturableAdamUpdate>(
       call, count, roles_of_adam(p.amsgrad),
@@ -284,7 +295,7 @@ Status adam_step_capturable(const KernelCall& call) {
         u.numbers = numbers;
         return u;
       },
-      1);
+      2);
 }
 
 }  // namespace shardwise::cuda
