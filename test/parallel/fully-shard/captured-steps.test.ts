@@ -4,8 +4,9 @@ import { type CapturedStep, captureStep } from '../../../lib/compile/index.js';
 import { CommDebugMode, DTensor, getRank } from '../../../lib/distributed.js';
 import { CompileError, manualSeed, noGrad, optim, randn, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
+import { failing } from '../compiled-model.js';
 import { modelOf } from './compiled-training.js';
-import { failing, type Sharded, VARIANTS, type Variant } from './compiled-variants.js';
+import { type Sharded, VARIANTS, type Variant } from './compiled-variants.js';
 
 type Step = (x: Tensor) => Tensor;
 
