@@ -53,5 +53,5 @@ export function runMade<T extends readonly unknown[]>(
   const { capture } = layers.backend;
   const opaque = capture === null ? undefined : madeHookOf(hook)?.opaque;
   if (capture === null || opaque === undefined) hook(...args);
-  else capture.callsOpaque(opaque.call, opaque.memory());
+  else capture.callsOpaque(opaque.call, opaque.memory(), args.length > 0);
 }

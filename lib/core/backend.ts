@@ -119,9 +119,9 @@ export interface CaptureHooks {
   registersHook(place: HookPlace, hook: AnyHook): { remove(): void } | null;
   /**
    * Called in place of a hook that is no part of graphs, with the tensors whose memory it fills or
-   * frees. Each run of the graph calls it.
+   * frees. Each run of the graph calls it. `readsGrad`: whether a leaf has got a gradient for it.
    */
-  callsOpaque(hook: () => void, memory: readonly Tensor[]): void;
+  callsOpaque(hook: () => void, memory: readonly Tensor[], readsGrad: boolean): void;
   /**
    * Called before such a hook is registered on several tensors. Whether the capture registers it at
    * every run; else the caller does so now.

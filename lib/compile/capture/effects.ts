@@ -96,7 +96,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     recomputes: (region, fn, args) => recordRegion(recorder, region, fn, args),
     drawsAgain: (run) => recordAgain(recorder, run),
     registersHook: (place, hook) => recordHook(recorder, place, hook),
-    callsOpaque: (hook, memory) => recordOpaqueHook(recorder, hook, memory),
+    callsOpaque: (hook, memory, readsGrad) => recordOpaqueHook(recorder, hook, memory, readsGrad),
     registersOpaque: (tensors, hook, mode) =>
       recordOpaqueRegistration(recorder, tensors, hook, mode),
     runsModuleHook: (module, run) => runModuleHook(recorder, module, run),

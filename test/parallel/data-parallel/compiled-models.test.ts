@@ -2,9 +2,12 @@
  * Models in DistributedDataParallel that `compile` compiles as a whole: losses, gradients,
  * parameters, buffers and collectives of the uncompiled model, to the bit, from one graph.
  */
+import assert from 'node:assert/strict';
+import { captureStep } from '../../../lib/compile/index.js';
+import { CompileError, ones, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
 import { assertTrainsAsUncompiled, BACKENDS, PASSES } from '../compiled-training.js';
-import { replicated, VARIANTS } from './compiled-variants.js';
+import { type Replicated, replicated, VARIANTS } from './compiled-variants.js';
 
 /** What the backends that run op by op share with the others is tried with some variants. */
 const FEW = /default|^several|^buffers$|without a reduction$|unused in some|^a static graph$/;
@@ -24,6 +27,28 @@ for (const backend of BACKENDS)
     });
 
 describe('models in DistributedDataParallel that are compiled', () => {
+  it(
+    'are no part of captureStep, which says what to do and leaves them as they were',
+    withRanks(2, async () => {
+      const [ddp, other] = [replicated.make({}), replicated.make({})];
+      const step = (model: Replicated): Tensor => {
+        const loss = model(ones([2, 4])).sum();
+        loss.backward();
+        return loss.detach();
+      };
+      assert.throws(
+        () => captureStep(() => step(ddp), []),
+        (error: Error) =>
+          error instanceof CompileError &&
+          /hook.*DistributedDataParallel.*compile the model by compile\(\)/s.test(error.message),
+      );
+      other.loadStateDict(ddp.stateDict());
+      assert.deepEqual(await step(ddp).read(), await step(other).read());
+      const grads = [ddp, other].map((model) => replicated.valuesOf(model, (p) => p.grad));
+      assert.deepEqual(await grads[0], await grads[1]);
+    }),
+  );
+
   it(
     'train as uncompiled ones on ranks that are processes',
     withRanks(
