@@ -2,9 +2,12 @@
  * Models with flat parameters that `compile` compiles as a whole: losses, gradients, parameters and
  * collectives of the uncompiled model, to the bit, from one graph.
  */
+import assert from 'node:assert/strict';
+import { compile, manualSeed, randn, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
 import { assertTrainsAsUncompiled, BACKENDS, PASSES } from '../compiled-training.js';
-import { flat, VARIANTS } from './compiled-variants.js';
+import { skippingHooks } from '../fully-shard/skipping-hooks.js';
+import { type Flat, flat, VARIANTS } from './compiled-variants.js';
 
 /** What the other backends share with 'inductor' is tried with some variants. */
 const FEW = /^FULL|^NO_SHARD|^useOrigParams$|^mixed precision$|without a reduction$|clipped/;
@@ -23,6 +26,32 @@ for (const backend of BACKENDS)
     });
 
 describe('models with flat parameters that are compiled', () => {
+  it(
+    'run their hooks uncompiled with skipFsdpHooks, with equal results',
+    withRanks(2, async () => {
+      const [eager, other] = [0, 1].map(() => {
+        manualSeed(1);
+        return flat.make({});
+      }) as [Flat, Flat];
+      const run = compile(other, { backend: 'aot_eager' });
+      for (const [i, skips] of [false, true, true, false].entries()) {
+        const seen = ([eager, run] as const).map((call) => {
+          manualSeed(10 + i);
+          const loss = skippingHooks(skips, () =>
+            (call as Flat)(randn([5, 4]))
+              .square()
+              .mean(),
+          );
+          loss.backward();
+          return loss.detach();
+        }) as [Tensor, Tensor];
+        assert.deepEqual(await seen[1].read(), await seen[0].read(), `step ${i}`);
+        const grads = [other, eager].map((model) => flat.valuesOf(model, (p) => p.grad));
+        assert.deepEqual(await grads[0], await grads[1], `step ${i}`);
+      }
+    }),
+  );
+
   it(
     'train as uncompiled ones on ranks that are processes',
     withRanks(
