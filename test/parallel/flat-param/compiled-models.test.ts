@@ -3,7 +3,14 @@
  * collectives of the uncompiled model, to the bit, from one graph.
  */
 import assert from 'node:assert/strict';
-import { compile, manualSeed, randn, type Tensor } from '../../../lib/index.js';
+import {
+  ColwiseParallel,
+  FullyShardedDataParallel,
+  initDeviceMesh,
+  parallelizeModule,
+  RowwiseParallel,
+} from '../../../lib/distributed.js';
+import { compile, manualSeed, nn, noGrad, ones, randn, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
 import { assertTrainsAsUncompiled, BACKENDS, PASSES } from '../compiled-training.js';
 import { skippingHooks } from '../fully-shard/skipping-hooks.js';
@@ -26,6 +33,43 @@ for (const backend of BACKENDS)
     });
 
 describe('models with flat parameters that are compiled', () => {
+  it(
+    'end their graph with tensor parallelism, and say so with fullgraph',
+    withRanks(4, async () => {
+      const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
+      const made = (): nn.Module => {
+        manualSeed(1);
+        const layers = new nn.Sequential(new nn.Linear(4, 6), new nn.ReLU(), new nn.Linear(6, 3));
+        const plan = { '0': ColwiseParallel(), '2': RowwiseParallel() };
+        const parallel = parallelizeModule(layers, mesh.get('tp'), plan);
+        return new FullyShardedDataParallel(parallel, { deviceMesh: mesh.get('dp') });
+      };
+      const steps = async (run: nn.Module, model: nn.Module): Promise<unknown[]> => {
+        const seen: unknown[] = [];
+        for (let i = 0; i < 3; i++) {
+          manualSeed(10 * i + mesh.get('dp').getLocalRank());
+          const loss = run(randn([5, 4]))
+            .square()
+            .mean();
+          loss.backward();
+          seen.push([...(await loss.detach().read())]);
+          noGrad(() => {
+            for (const p of model.parameters()) p.sub_((p.grad as Tensor).mul(0.1));
+          });
+          model.zeroGrad();
+        }
+        return seen;
+      };
+      const [eager, other, refused] = [made(), made(), made()];
+      assert.throws(
+        () => compile(refused, { fullgraph: true })(ones([5, 4])),
+        /flat parameters with tensor parallelism/,
+      );
+      const compiled = compile(other, { backend: 'aot_eager' }) as unknown as nn.Module;
+      assert.deepEqual(await steps(compiled, other), await steps(eager, eager));
+    }),
+  );
+
   it(
     'run their hooks uncompiled with skipFsdpHooks, with equal results',
     withRanks(2, async () => {
