@@ -46,5 +46,5 @@ export function runMade<T extends readonly unknown[]>(
   const { capture } = layers.backend;
   const opaque = capture === null ? undefined : madeHookOf(hook)?.opaque;
   if (capture === null || opaque === undefined) hook(...args);
-  else capture.callsOpaque(opaque);
+  else capture.callsOpaque(opaque, args.length > 0);
 }

@@ -1,10 +1,20 @@
-/** A heap of nodes whose gradients are complete: the highest sequence number comes first. */
-import type { Node } from './node.js';
+/**
+ * The nodes whose gradients are complete. Accumulators come first, in their order; of the others a
+ * heap gives the highest sequence number.
+ */
+import { ACCUMULATE_SEQUENCE, type Node } from './node.js';
 
 export class ReadyQueue {
   private readonly heap: Node[] = [];
+  /** Data parallelism reduces gradients in the order in which they come: so it is that of edges. */
+  private readonly accumulators: Node[] = [];
+  private nextAccumulator = 0;
 
   push(node: Node): void {
+    if (node.sequence === ACCUMULATE_SEQUENCE) {
+      this.accumulators.push(node);
+      return;
+    }
     const { heap } = this;
     let at = heap.length;
     heap.push(node);
@@ -19,6 +29,20 @@ export class ReadyQueue {
   }
 
   pop(): Node | undefined {
+    return this.popAccumulator() ?? this.popLatest();
+  }
+
+  private popAccumulator(): Node | undefined {
+    const { accumulators } = this;
+    if (accumulators.length === 0) return undefined;
+    const node = accumulators[this.nextAccumulator++];
+    if (this.nextAccumulator < accumulators.length) return node;
+    accumulators.length = 0;
+    this.nextAccumulator = 0;
+    return node;
+  }
+
+  private popLatest(): Node | undefined {
     const { heap } = this;
     const top = heap[0];
     const last = heap.pop();

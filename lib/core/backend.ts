@@ -126,8 +126,11 @@ export interface CaptureHooks {
    * else null.
    */
   registersHook(place: HookPlace, hook: AnyHook): { remove(): void } | null;
-  /** Called in place of a hook that is no part of graphs. Each run of the graph does the same. */
-  callsOpaque(hook: OpaqueHook): void;
+  /**
+   * Called in place of a hook that is no part of graphs. Each run of the graph does the same.
+   * `readsGrad`: whether a leaf has got a gradient for it.
+   */
+  callsOpaque(hook: OpaqueHook, readsGrad: boolean): void;
   /**
    * Called before such a hook is registered on several tensors. Whether the capture registers it at
    * every run; else the caller does so now.

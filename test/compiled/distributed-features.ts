@@ -159,6 +159,5 @@ export const distributedFeatures: readonly Feature[] = [
       model((m) => new DistributedDataParallel(m)),
       model((m) => new FullyShardedDataParallel(m)),
     ],
-    instead: 'nothing: the modules that they wrap are captured',
   },
 ];

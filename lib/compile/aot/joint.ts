@@ -27,7 +27,7 @@ import type { Node, Value } from '../graph/node.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import { BACKWARD, type JointGraph } from '../partition/joint-graph.js';
 import { type LeafSource, type OutputSource, OutputSources } from './output-sources.js';
-import { reached, type Target } from './targets.js';
+import { arrivalsAt, reached, type Target } from './targets.js';
 
 /** A differentiable result: the gradient that it gets is a tangent of the joint graph. @internal */
 export interface Root {
@@ -366,6 +366,7 @@ class JointTracer {
       this.recorder.unsupported('an input was changed that shares memory with another input');
     this.recorder.tags = new Set([BACKWARD]);
     const captures = targets.map(({ edge }) => edge);
+    const arrivals = arrivalsAt(targets);
     const found = runBackward(edges, () => tangents, {
       retainGraph: true,
       createGraph: false,
@@ -373,8 +374,10 @@ class JointTracer {
       only: null,
     });
     const values: Tensor[] = [];
-    const gradients = targets.map(({ of }, i) => {
-      const grad = found[i] ?? null;
+    const grads = new Map(targets.map((target, i) => [target, found[i] ?? null]));
+    const gradients = [...new Set([...arrivals, ...targets])].map((target) => {
+      const { of } = target;
+      const grad = grads.get(target) ?? null;
       if (grad === null) return { of, at: -1, sharding: null };
       values.push(grad);
       return { of, at: values.length - 1, sharding: grad.sharding };

@@ -18,3 +18,13 @@ export function reached(roots: readonly Edge[], targets: readonly Target[]): Tar
   const { receiving } = aheadOf(roots, new Set(targets.map(({ edge }) => edge.node)));
   return targets.filter(({ edge }) => receiving.has(edge.node));
 }
+
+/**
+ * Fills with the targets as a pass comes to them. A run gives leaves their gradients in this order,
+ * as the program does: data parallelism reduces them so. @internal
+ */
+export function arrivalsAt(targets: readonly Target[]): readonly Target[] {
+  const arrivals: Target[] = [];
+  for (const target of targets) target.edge.node.addObserver(() => arrivals.push(target));
+  return arrivals;
+}

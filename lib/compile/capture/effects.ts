@@ -96,7 +96,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     recomputes: (region, fn, args) => recordRegion(recorder, region, fn, args),
     drawsAgain: (run) => recordAgain(recorder, run),
     registersHook: (place, hook) => recordHook(recorder, place, hook),
-    callsOpaque: (hook) => recordOpaqueHook(recorder, hook),
+    callsOpaque: (hook, readsGrad) => recordOpaqueHook(recorder, hook, readsGrad),
     registersOpaque: (tensors, hook, mode) =>
       recordOpaqueRegistration(recorder, tensors, hook, mode),
     runsModuleHook: (module, run) => runModuleHook(recorder, module, run),

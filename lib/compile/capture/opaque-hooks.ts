@@ -9,9 +9,20 @@ import type { Recorder } from './recorder.js';
 /**
  * Records the call of a hook, in place of which the capture has memory for its tensors; in a whole
  * step its ops, if it has them. A captured pass has the number of the hook; other graphs registered
- * it themselves, and call it.
+ * it themselves, and call it. `readsGrad`: whether it is one of a leaf, whose `.grad` a whole step
+ * assigns only at its end.
  */
-export function recordOpaqueHook(recorder: Recorder, { call, memory, inSteps }: OpaqueHook): void {
+export function recordOpaqueHook(
+  recorder: Recorder,
+  { call, memory, inSteps }: OpaqueHook,
+  readsGrad: boolean,
+): void {
+  if (readsGrad && recorder.isWholeStep)
+    recorder.unsupported(
+      'a hook that no graph contains got the gradient of a parameter, as those of ' +
+        'DistributedDataParallel and of useOrigParams,',
+      'compile the model by compile(), and run backward and the optimizer',
+    );
   const at = recorder.calls.indexOf(call);
   if (at < 0 && recorder.level === 'backward')
     recorder.unsupported('a hook ran that manages memory');

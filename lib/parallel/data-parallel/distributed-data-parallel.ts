@@ -10,11 +10,12 @@ import { type ProcessGroup, worldGroup } from '../../distributed/index.js';
 import { DTensor } from '../../dtensor/index.js';
 import {
   ArgumentError,
-  graphBreak,
+  autograd,
   isGradEnabled,
   nn,
   ShardingError,
   type Tensor,
+  tree,
 } from '../../index.js';
 import { checkNesting, markAs } from '../common/nesting.js';
 import type { ReducedParameter } from './buckets.js';
@@ -22,6 +23,7 @@ import type { CommHook } from './comm-hooks.js';
 import { JoinRounds, ROUND } from './join-rounds.js';
 import { Members } from './members.js';
 import { BufferSync, broadcastModule } from './module-sync.js';
+import { beginForward, endForward, syncBuffers } from './ops.js';
 import { Reducer } from './reducer.js';
 
 /** Options of {@link DistributedDataParallel}. */
@@ -115,14 +117,15 @@ export class DistributedDataParallel<
 > extends nn.Module<Args, Result> {
   /** The module that each rank trains. */
   readonly module: nn.Module<Args, Result>;
-  private readonly reducer: Reducer;
-  private readonly bufferSync: BufferSync | null;
-  private readonly members: Members;
+  /** Changes in each step: compiled functions compare fields that are not private to the class. */
+  readonly #reducer: Reducer;
+  /** Null if there are no buffers to copy. */
+  readonly #bufferSync: BufferSync | null;
+  readonly #group: ProcessGroup;
   private syncsGradients = true;
-  /** Whether the forward before was to reduce gradients. */
+  /** Whether the forward before was to reduce gradients; true without buffers to copy. */
   private hasSynced = true;
   private hasHook = false;
-  private readonly group: ProcessGroup;
 
   constructor(module: nn.Module<Args, Result>, options: DistributedDataParallelOptions = {}) {
     super();
@@ -132,35 +135,41 @@ export class DistributedDataParallel<
     const { group, bucketCapMb, findUnusedParameters, staticGraph } = settings;
     const parameters = parametersOf(module);
     this.module = module;
-    this.group = group;
+    this.#group = group;
     markAs(OP, this);
     if (settings.initSync) broadcastModule(module, group);
-    this.bufferSync = settings.broadcastBuffers ? new BufferSync(module, group) : null;
-    this.members = new Members(module);
-    this.reducer = new Reducer(parameters, {
+    const bufferSync = settings.broadcastBuffers ? new BufferSync(module, group) : null;
+    this.#bufferSync = bufferSync?.isNeeded ? bufferSync : null;
+    this.#reducer = new Reducer(parameters, {
       group,
       capBytes: bucketCapMb * 2 ** 20,
       findsUnused: findUnusedParameters,
       isStatic: staticGraph,
       usesViews: settings.gradientAsBucketView,
+      members: new Members(module),
     });
   }
 
   forward(...args: Args): Result {
-    graphBreak(`${OP} was called`); // it keeps what it does between passes in objects
-    const syncs = this.syncsGradients && isGradEnabled();
-    if (isGradEnabled()) this.reducer.fitBuckets();
-    if (syncs) {
-      this.members.check();
-      this.reducer.beforeForward();
-    }
-    if (this.hasSynced && this.bufferSync?.isNeeded)
-      this.bufferSync.run(this.reducer.rounds?.publishBuffers());
+    const isRecorded = isGradEnabled();
+    const syncs = this.syncsGradients && isRecorded;
+    if (isRecorded) beginForward(this.#reducer, syncs);
+    const bufferSync = this.#bufferSync;
+    if (bufferSync !== null && this.hasSynced)
+      syncBuffers(bufferSync.buffers(), bufferSync, this.#reducer);
     const result = this.module(...args);
-    if (syncs) this.reducer.afterForward(result);
-    else if (isGradEnabled()) this.reducer.afterUnsyncedForward();
-    this.hasSynced = syncs;
+    if (isRecorded) this.endForward(result, syncs);
+    if (bufferSync !== null) this.hasSynced = syncs;
     return result;
+  }
+
+  private endForward(result: Result, syncs: boolean): void {
+    const reducer = this.#reducer;
+    const outputs = tree.tensors(result).filter((t) => t.gradFn !== null);
+    const reached = syncs ? reducer.reachedFrom(result) : null;
+    endForward(reducer, syncs, reached, outputs.length > 0);
+    if (syncs && outputs.length > 0)
+      autograd.registerMultiGradHook(outputs, reducer.passHook, { mode: 'any' });
   }
 
   /**
@@ -212,34 +221,35 @@ export class DistributedDataParallel<
     checkFlag('join', 'divideByInitialWorldSize', divideByInitialWorldSize);
     checkFlag('join', 'enable', enable);
     if (!enable) return fn();
-    if (this.reducer.rounds !== null)
+    if (this.#reducer.rounds !== null)
       throw new ArgumentError('join: expected a call outside of fn, got one inside of it', {
         op: 'join',
       });
     const [first] = this.module.parameters();
-    const rounds = new JoinRounds(this.group, first as Tensor, !divideByInitialWorldSize);
-    this.reducer.rounds = rounds;
+    const rounds = new JoinRounds(this.#group, first as Tensor, !divideByInitialWorldSize);
+    this.#reducer.rounds = rounds;
     try {
       const result = await fn();
       await this.followOthers(rounds);
       return result;
     } finally {
-      this.reducer.rounds = null;
+      this.#reducer.rounds = null;
     }
   }
 
   /** Takes part in the collectives of ranks that have inputs. */
   private async followOthers(rounds: JoinRounds): Promise<void> {
+    const bufferSync = this.#bufferSync;
     let isLast = true;
     for (;;) {
       const codes = await rounds.exchange(ROUND.ended);
       if (codes.every((code) => code === ROUND.ended)) break;
       isLast = false;
-      if (codes.includes(ROUND.buffers)) this.bufferSync?.run(rounds.notSource());
-      if (codes.includes(ROUND.gradients)) this.reducer.reduceZeros();
+      if (codes.includes(ROUND.buffers)) bufferSync?.run(bufferSync.buffers(), rounds.notSource());
+      if (codes.includes(ROUND.gradients)) this.#reducer.reduceZeros();
     }
     const last = await rounds.exchange(Number(isLast));
-    broadcastModule(this.module, this.group, last.lastIndexOf(1));
+    broadcastModule(this.module, this.#group, last.lastIndexOf(1));
   }
 
   /**
@@ -257,12 +267,12 @@ export class DistributedDataParallel<
         op: 'registerCommHook',
       });
     this.hasHook = true;
-    this.reducer.useHook(state, hook);
+    this.#reducer.useHook(state, hook);
   }
 
   /** The names of the parameters in each bucket, in the order in which buckets are reduced. */
   get bucketLayout(): readonly (readonly string[])[] {
-    return this.reducer.layout;
+    return this.#reducer.layout;
   }
 }
 

@@ -57,18 +57,23 @@ export class BufferSync {
     return this.slots.length > 0;
   }
 
+  /** The buffers, each once and without history. */
+  buffers(): Tensor[] {
+    const all = this.slots.map(({ owner, name }) => owner.getBuffer(name));
+    return [...new Set(all)].map((t) => t.detach());
+  }
+
   /**
    * Copies the buffers of rank 0 to all ranks, or those of the rank where `isSource` is true: one
    * collective for each dtype and device.
    */
-  run(isSource: Tensor | null = null): void {
-    if (!this.isNeeded) return;
+  run(buffers: readonly Tensor[], isSource: Tensor | null = null): void {
     const kinds = new Map<string, Tensor[]>();
-    for (const t of new Set(this.slots.map(({ owner, name }) => owner.getBuffer(name)))) {
+    for (const t of buffers) {
       const key = `${t.dtype.name} ${t.device}`;
       const list = kinds.get(key);
-      if (list === undefined) kinds.set(key, [t.detach()]);
-      else list.push(t.detach());
+      if (list === undefined) kinds.set(key, [t]);
+      else list.push(t);
     }
     noGrad(() =>
       scope(() => {

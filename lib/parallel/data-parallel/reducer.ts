@@ -6,10 +6,18 @@
  * @see PyTorch `torch/csrc/distributed/c10d/reducer.cpp`
  */
 import { type ProcessGroup, withPurpose } from '../../distributed/index.js';
-import { AutogradError, autograd, foreachCopy_, noGrad, type Tensor, tree } from '../../index.js';
+import {
+  AutogradError,
+  autograd,
+  compiler,
+  foreachCopy_,
+  noGrad,
+  type Tensor,
+} from '../../index.js';
 import { Bucket, planBuckets, type ReducedParameter } from './buckets.js';
 import { allreduceHook, type CommHook } from './comm-hooks.js';
 import type { JoinRounds } from './join-rounds.js';
+import type { Members } from './members.js';
 import { reachedLeaves } from './unused.js';
 
 export interface ReducerSettings {
@@ -19,6 +27,7 @@ export interface ReducerSettings {
   readonly isStatic: boolean;
   /** Whether `.grad` lies in the buckets. */
   readonly usesViews: boolean;
+  readonly members: Members;
 }
 
 interface Place {
@@ -62,6 +71,8 @@ export class Reducer {
   private hasOrder = false;
   /** While ranks may run out of inputs. */
   rounds: JoinRounds | null = null;
+  /** Runs when a backward pass comes to an output. Graphs of forwards register it at every run. */
+  readonly passHook: () => void;
 
   /** @param all - all parameters, in the order of the module */
   constructor(all: readonly ReducedParameter[], settings: ReducerSettings) {
@@ -71,6 +82,7 @@ export class Reducer {
     this.isTrained = all.map(() => false);
     this.hasHook = all.map(() => false);
     this.reduce = (bucket) => allreduceHook(settings.group, bucket);
+    this.passHook = autograd.opaqueHook(() => this.passBegan(), ['passBegan', this]);
     this.findTrained();
   }
 
@@ -82,8 +94,18 @@ export class Reducer {
     this.reduce = (bucket) => bucket.checkedResult(hook(state, bucket));
   }
 
-  /** @throws AutogradError if parts of the gradients of the pass before were not reduced */
-  beforeForward(): void {
+  /**
+   * @throws AutogradError if parts of the gradients of the pass before were not reduced,
+   * ArgumentError if a parameter was replaced
+   */
+  beginForward(syncs: boolean): void {
+    this.fitBuckets();
+    if (!syncs) return;
+    this.settings.members.check();
+    this.prepareBuckets();
+  }
+
+  private prepareBuckets(): void {
     if (this.isExpecting && this.hasBegun) throw this.unfinished();
     if (this.all.some(({ parameter }, i) => parameter.requiresGrad !== this.isTrained[i]))
       this.findTrained();
@@ -92,29 +114,38 @@ export class Reducer {
   }
 
   /** Makes new buckets if parameters were converted: `module.to` gives them a dtype or device. */
-  fitBuckets(): void {
+  private fitBuckets(): void {
     if (this.buckets.every((bucket) => bucket.fits())) return;
     this.build(this.buckets.flatMap(({ list }) => list));
   }
 
+  /**
+   * The indices of the parameters that the graph of a result leads to, for {@link endForward}; null
+   * if that does not need them. Those of a capture are right for all of its runs.
+   */
+  reachedFrom(result: unknown): readonly number[] | null {
+    const { findsUnused, isStatic } = this.settings;
+    const isNeeded = isStatic ? this.staticUnused === null : findsUnused && this.forwards === 0;
+    const mayBeNeeded = compiler.isCompiling() && (isStatic || findsUnused);
+    if (!isNeeded && !mayBeNeeded) return null;
+    const reached = reachedLeaves(result);
+    return this.all.flatMap(({ parameter, index }) => (reached.has(parameter) ? [index] : []));
+  }
+
   /** Expects the gradients of a forward pass, and again those of its later backward passes. */
-  afterForward(result: unknown): void {
+  endForward(reached: readonly number[] | null, isSeen: boolean): void {
     const { findsUnused, isStatic } = this.settings;
     this.reset();
     this.isExpecting = true;
     this.findsAtEnd = findsUnused && !isStatic && this.forwards > 0;
     this.forwards++;
-    if (isStatic) this.unused = this.staticUnused ??= this.findUnused(result);
-    else this.unused = findsUnused && !this.findsAtEnd ? this.findUnused(result) : [];
-    const outputs = tree.tensors(result).filter((t) => t.gradFn !== null);
-    this.isOpaque = outputs.length === 0;
-    if (this.isOpaque) return;
-    const hook = autograd.opaqueHook(() => this.passBegan(), ['passBegan', this]);
-    autograd.registerMultiGradHook(outputs, hook, { mode: 'any' });
+    if (isStatic) this.unused = this.staticUnused ??= this.unusedBeside(reached);
+    else this.unused = findsUnused && !this.findsAtEnd ? this.unusedBeside(reached) : [];
+    this.isOpaque = !isSeen;
   }
 
   /** Gradients that come from now on may be those of a pass that reduces nothing. */
-  afterUnsyncedForward(): void {
+  endUnsyncedForward(): void {
     this.isOpaque = false;
   }
 
@@ -155,11 +186,9 @@ export class Reducer {
     this.build(this.parameters.toReversed());
   }
 
-  private findUnused(result: unknown): readonly number[] {
-    const reached = reachedLeaves(result);
-    return this.parameters.flatMap(({ parameter, index }) =>
-      reached.has(parameter) ? [] : [index],
-    );
+  private unusedBeside(reached: readonly number[] | null): readonly number[] {
+    const used = new Set(reached);
+    return this.parameters.flatMap(({ index }) => (used.has(index) ? [] : [index]));
   }
 
   private reset(): void {
@@ -241,7 +270,7 @@ export class Reducer {
 
   /** Reduces zeros with the gradients of other ranks, when this one has no inputs any more. */
   reduceZeros(): void {
-    this.beforeForward();
+    this.prepareBuckets();
     this.fitBuckets();
     noGrad(() => {
       for (const bucket of this.buckets) {

@@ -45,10 +45,13 @@ export class FlatUnit {
   private whole: Tensor | null = null;
   /** What gave them to modules. */
   private summoner: Summoner | null = null;
+  private readonly wrapper: nn.AnyModule;
+  private below: readonly FlatUnit[] | null = null;
 
   /** @throws ArgumentError, DtypeError, DeviceError as {@link FlatParamHandle} */
   constructor(wrapper: nn.AnyModule, module: nn.AnyModule, settings: Settings) {
     units.set(wrapper, this);
+    this.wrapper = wrapper;
     const ignored = ignoredOf(settings);
     const own = notFlattened(module).filter((p) => !ignored.has(p));
     const [first] = module.parameters();
@@ -98,7 +101,8 @@ export class FlatUnit {
     );
     // The root keeps whole parameters for backward, which begins with it.
     const reshards = reshardsAfterForward(strategy) ? null : false;
-    this.state = new FSDPState(wrapper, paramGroup, precision, reshards, false);
+    this.state = new FSDPState(wrapper, paramGroup, precision, reshards);
+    this.state.beforeStep = () => this.takeOver();
     this.handle?.tensors.useShard();
     this.markGradients(shards);
     if (settings.useOrigParams && shards.ranks > 1) this.handle?.tensors.refuseParts();
@@ -114,6 +118,22 @@ export class FlatUnit {
   /** Whether modules hold whole parameters. */
   get isSummoned(): boolean {
     return this.whole !== null;
+  }
+
+  /** This unit and those below. The module is as it was made. */
+  private get all(): readonly FlatUnit[] {
+    this.below ??= unitsBelow(this.wrapper);
+    return this.below;
+  }
+
+  /** Whether a root has something to {@link takeOver} that decides what its forward is. */
+  get isStale(): boolean {
+    return this.state?.isRoot === true && this.all.some(({ handle }) => handle?.tensors.isStale);
+  }
+
+  /** Takes over what the program has changed between steps, of this unit and those below. */
+  takeOver(): void {
+    for (const { handle } of this.all) handle?.tensors.takeOver();
   }
 
   /** The gradients on this rank, with the groups of those who hold the others. */
@@ -147,7 +167,7 @@ export class FlatUnit {
           `${state.trainingState}. Call it between steps.`,
         { op, state: state.trainingState },
       );
-    handle.tensors.adoptOriginals();
+    handle.tensors.takeOver();
     state.group.reshard();
     this.whole = noGrad(() => {
       const { flatParam } = handle;
@@ -163,9 +183,14 @@ export class FlatUnit {
     return true;
   }
 
-  /** Ends a save or load that an error in a hook stopped. */
+  /** Whether an error in a hook stopped a save or load. */
+  get isUnfinished(): boolean {
+    return this.isSummoned && this.summoner !== 'summonFullParams';
+  }
+
+  /** Ends such a save or load. */
   endUnfinished(): void {
-    if (this.summoner !== 'summonFullParams') this.leaveWhole();
+    if (this.isUnfinished) this.leaveWhole();
   }
 
   /**

@@ -4,8 +4,8 @@
 import { checkFlag, checkFunction, checkLimit, optionsOf, unexpected } from '../../core/options.js';
 import {
   ArgumentError,
+  compiler,
   float32,
-  graphBreak,
   nn,
   promoteTypes,
   ShardingError,
@@ -60,25 +60,30 @@ export class FullyShardedDataParallel<
 > extends nn.Module<Args, Result> {
   /** @internal */
   [WRAPPED]: nn.Module<Args, Result>;
-  private readonly unit: FlatUnit;
-  private readonly settings: Settings;
-  private readonly prefetch: Prefetch | null;
-  /** The wrappers below, known from the first forward on. */
-  private units: readonly FlatUnit[] | null = null;
+  /** Its state is no part of what compiled functions compare. */
+  readonly #unit: FlatUnit;
+  readonly #settings: Settings;
+  readonly #prefetch: Prefetch | null;
+  /** Whether buffers have their dtype, and the root is known. */
+  private isReady = false;
 
   constructor(module: nn.Module<Args, Result>, options: FSDPOptions = {}) {
     super();
     checkModule(module);
-    this.settings = settingsOf(options);
-    checkNesting(OP, module, new Set(this.settings.ignoredStates));
+    this.#settings = settingsOf(options);
+    checkNesting(OP, module, new Set(this.#settings.ignoredStates));
     markAs(OP, this);
-    wrapBelow(module, this.settings);
+    wrapBelow(module, this.#settings);
     this[WRAPPED] = module;
-    this.unit = new FlatUnit(this, module, this.settings);
-    const { state } = this.unit;
-    this.prefetch = state === null ? null : new Prefetch(state, this.settings);
-    addStateHooks(this, this.unit);
-    this.registerForwardPreHook(() => this.prepare(), { prepend: true });
+    this.#unit = new FlatUnit(this, module, this.#settings);
+    const { state } = this.#unit;
+    this.#prefetch = state === null ? null : new Prefetch(state, this.#settings);
+    addStateHooks(this, this.#unit);
+    const prepare = compiler.disable(() => this.prepare(), {
+      reason: `a module that ${OP} shards was called`,
+      when: () => compiler.config.skipFsdpHooks,
+    });
+    this.registerForwardPreHook(prepare as never, { prepend: true });
   }
 
   /** The wrapped module. */
@@ -88,43 +93,54 @@ export class FullyShardedDataParallel<
 
   /** The flat parameter: this rank's shard. Null if the module has no parameters of its own. */
   get _flatParam(): FlatParameter | null {
-    return this.unit.handle?.flatParam ?? null;
+    return this.#unit.handle?.flatParam ?? null;
   }
 
   forward(...args: Args): Result {
     const given = this.castInputs(args);
-    this.prefetch?.onForward(given);
+    this.#prefetch?.onForward(given);
     return this[WRAPPED](...given);
   }
 
-  /** Before the first forward, and before each of the root: takes over what was changed. */
+  /** Before a forward, and in the root before all: takes over what the program has changed. */
   private prepare(): undefined {
-    graphBreak(`${OP} was called`);
-    this.unit.endUnfinished();
-    if (this.unit.isSummoned)
+    const unit = this.#unit;
+    if (!this.isReady || unit.isUnfinished || unit.isStale)
+      compiler.beforeCapture(() => this.makeReady());
+    if (unit.isSummoned)
       throw new ShardingError(
         `${OP}: expected no forward while modules hold whole parameters, got one in ` +
           'summonFullParams. Run the model after it.',
         { op: OP },
       );
-    const isFirst = this.units === null;
-    this.units ??= unitsBelow(this);
-    if (isFirst) this.convertBuffers();
-    if (isFirst || this.prefetch?.isRoot)
-      for (const { handle } of this.units) handle?.tensors.adoptOriginals();
     return undefined;
   }
 
+  /** Prepares the wrappers below, too: a capture begins anew once for all of them. */
+  private makeReady(): void {
+    for (const each of this.modules()) if (each instanceof FullyShardedDataParallel) each.makeOwn();
+    if (!this.#unit.isSummoned) this.#unit.takeOver();
+  }
+
+  /** Makes what the wrapper makes once. */
+  private makeOwn(): void {
+    this.#unit.endUnfinished();
+    if (this.isReady) return;
+    this.convertBuffers();
+    this.#unit.state?.initialize();
+    this.isReady = true;
+  }
+
   private convertBuffers(): void {
-    const dtype = this.settings.mixedPrecision?.bufferDtype ?? null;
+    const dtype = this.#settings.mixedPrecision?.bufferDtype ?? null;
     if (dtype === null) return;
     for (const buffer of this.buffers())
       if (buffer.dtype.isFloatingPoint) buffer.data = buffer.detach().to(dtype);
   }
 
   private castInputs(args: Args): Args {
-    const { paramDtype = null, castRootForwardInputs = true } = this.settings.mixedPrecision ?? {};
-    if (paramDtype === null || !castRootForwardInputs || !this.prefetch?.isRoot) return args;
+    const { paramDtype = null, castRootForwardInputs = true } = this.#settings.mixedPrecision ?? {};
+    if (paramDtype === null || !castRootForwardInputs || !this.#prefetch?.isRoot) return args;
     return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(paramDtype) : t), args);
   }
 
@@ -136,19 +152,19 @@ export class FullyShardedDataParallel<
     prefix = '',
     options: nn.WalkOptions & { removeDuplicate?: boolean } = {},
   ): Iterable<[string, nn.Parameter]> {
-    const isClean = (): boolean => this.settings.useOrigParams || this.unit.isSummoned;
+    const isClean = (): boolean => this.#settings.useOrigParams || this.#unit.isSummoned;
     return renamed(super.namedParameters(prefix, options), isClean);
   }
 
   /** As of any module. In {@link summonFullParams} names have no prefix of a wrapper. */
   override namedBuffers(prefix = '', options: nn.WalkOptions = {}): Iterable<[string, Tensor]> {
-    return renamed(super.namedBuffers(prefix, options), () => this.unit.isSummoned);
+    return renamed(super.namedBuffers(prefix, options), () => this.#unit.isSummoned);
   }
 
   /** Calls `fn` on every module, children first, while they hold whole parameters. */
   override apply(fn: (module: nn.AnyModule) => void): this {
     checkFunction('apply', 'fn', fn);
-    summoned([this.unit], true, () => super.apply(fn));
+    summoned([this.#unit], true, () => super.apply(fn));
     return this;
   }
 

@@ -1,6 +1,17 @@
 /** The tensors of a flat parameter in the modules that use them. */
 import type { DeviceMesh } from '../../distributed/index.js';
-import { empty, foreachCopy_, nn, noGrad, ShardingError, type Tensor, zeros } from '../../index.js';
+import {
+  compiler,
+  empty,
+  foreachCopy_,
+  graphBreak,
+  nn,
+  noGrad,
+  type Shape,
+  ShardingError,
+  type Tensor,
+  zeros,
+} from '../../index.js';
 import { adviceOnFlat } from '../fully-shard/advice.js';
 import type { Slot } from '../fully-shard/sharded-parameter.js';
 import {
@@ -12,7 +23,7 @@ import {
   shardingMesh,
   viewOf,
 } from './flat-entries.js';
-import { type FlatMemory, FlatViews, type ViewSource } from './flat-views.js';
+import { type FlatMemory, type ViewSource, viewsOfFlat } from './flat-views.js';
 import { type FlatLayout, type FlatRange, type ShardParamInfo, shardParamInfos } from './layout.js';
 import type { OriginalParameters } from './original-parameters.js';
 
@@ -20,6 +31,7 @@ import type { OriginalParameters } from './original-parameters.js';
 const FLAT_PARAM = '_flat_param';
 
 export class ModuleTensors implements ViewSource {
+  readonly shapes: readonly Shape[];
   /** Where the flat parameter is a parameter of the module. */
   private readonly slot: Slot;
   private readonly entries: readonly FlatEntry[];
@@ -50,6 +62,7 @@ export class ModuleTensors implements ViewSource {
   ) {
     this.slot = { module, name: FLAT_PARAM };
     this.entries = entries;
+    this.shapes = entries.map(({ shape }) => shape);
     this.layout = layout;
     this.flatParam = flatParam;
     this.originals = originals;
@@ -108,8 +121,15 @@ export class ModuleTensors implements ViewSource {
 
   /** Gives modules the parameters of a whole flat tensor. */
   useViews(flat: Tensor): void {
-    if (this.views?.flat !== flat) this.views = { flat, tensors: FlatViews.apply(this, flat) };
     this.isShardedInModules = false;
+    if (compiler.isCompiling()) {
+      if (this.entries.some(({ distributed }) => distributed !== null))
+        graphBreak('flat parameters with tensor parallelism were used');
+      // Each run of the graph makes views of its own.
+      this.put(viewsOfFlat(this, flat));
+      return;
+    }
+    if (this.views?.flat !== flat) this.views = { flat, tensors: viewsOfFlat(this, flat) };
     this.put(this.views.tensors);
   }
 
@@ -121,7 +141,7 @@ export class ModuleTensors implements ViewSource {
   useShard(): void {
     if (this.hasParameters || this.isShardedInModules) return;
     if (this.originals !== null) {
-      this.originals.use();
+      if (!compiler.isCompiling()) this.originals.use();
       this.put(this.originals.parameters);
     } else {
       this.put(this.placeholders());
@@ -133,6 +153,8 @@ export class ModuleTensors implements ViewSource {
   /** The whole parameters where this rank has them, else tensors whose memory is not there. */
   private placeholders(): readonly Tensor[] {
     const { flatParam } = this;
+    // A capture gives modules what they held before it.
+    if (this.between !== null && compiler.isCompiling()) return this.between.tensors;
     const memory = flatParam.untypedStorage();
     if (this.between?.memory !== memory)
       this.between = { memory, tensors: noGrad(() => this.newPlaceholders()) };
@@ -243,9 +265,23 @@ export class ModuleTensors implements ViewSource {
     return this.flatParam.grad?.narrow(0, offsetInShard, numelInShard) ?? null;
   }
 
-  /** Copies values of original parameters whose memory was replaced. */
-  adoptOriginals(): void {
+  /** Whether {@link takeOver} would change more than values, and modules hold other dtypes. */
+  get isStale(): boolean {
+    const { originals, between, flatParam } = this;
+    if (originals !== null) return originals.isStale;
+    return between !== null && between.tensors[0]?.dtype !== flatParam.dtype;
+  }
+
+  /**
+   * Takes over what the program has changed between steps: original parameters whose memory was
+   * replaced, and other memory of the shard.
+   */
+  takeOver(): void {
     this.originals?.adopt();
+    if (this.originals !== null || !this.isShardedInModules) return;
+    const { between } = this;
+    const tensors = this.placeholders();
+    if (tensors !== between?.tensors) this.put(tensors);
   }
 }
 

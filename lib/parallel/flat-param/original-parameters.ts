@@ -63,6 +63,16 @@ export class OriginalParameters {
     });
   }
 
+  /** Whether {@link adopt} would change the shard, or follow a change of `requiresGrad`. */
+  get isStale(): boolean {
+    const { flatParam, parameters } = this;
+    const storage = flatParam.untypedStorage();
+    return (
+      flatParam.requiresGrad !== parameters.some(({ requiresGrad }) => requiresGrad) ||
+      parameters.some((parameter) => parameter.untypedStorage() !== storage)
+    );
+  }
+
   /**
    * Copies the values of parameters whose memory was replaced, by `module.to` or `data =`, into the
    * shard, which gets their dtype and device. Follows changes of `requiresGrad`.

@@ -8,25 +8,22 @@ const lastRun = new WeakMap<object, FSDPState>();
 
 export class Prefetch {
   private readonly state: FSDPState;
-  private readonly isForward: boolean;
-  private readonly isPost: boolean;
+  /** Gathers for the wrapper before this one, once backward has passed; null without it. */
+  private readonly afterBackward: (() => void) | null;
 
   constructor(state: FSDPState, { forwardPrefetch, backwardPrefetch }: Settings) {
     this.state = state;
-    this.isForward = forwardPrefetch;
-    this.isPost = backwardPrefetch === 'BACKWARD_POST';
+    this.afterBackward =
+      backwardPrefetch === 'BACKWARD_POST'
+        ? autograd.opaqueHook(() => this.gatherBefore(), ['prefetch', state])
+        : null;
     state.prefetchesBefore = backwardPrefetch === 'BACKWARD_PRE';
+    if (forwardPrefetch) state.afterGather = () => this.learnOrder();
   }
 
   /** Whether the wrapper is the outermost one. Known from its first forward on. */
   get isRoot(): boolean {
     return this.state.initialize().state === this.state;
-  }
-
-  /** The parameters are whole, and forward begins. */
-  onForward(args: readonly unknown[]): void {
-    if (this.isForward) this.learnOrder();
-    if (this.isPost) this.prefetchAfterBackward(args);
   }
 
   /** The wrapper that ran before this one gathers for it in the next step. */
@@ -37,14 +34,15 @@ export class Prefetch {
     lastRun.set(root, this.state);
   }
 
-  private prefetchAfterBackward(args: readonly unknown[]): void {
+  /** Forward begins. */
+  onForward(args: readonly unknown[]): void {
+    const { afterBackward } = this;
+    if (afterBackward === null || !isGradEnabled()) return;
     const inputs = tree.tensors(args).filter((t) => t.requiresGrad);
-    if (!isGradEnabled() || inputs.length === 0) return;
-    const { comm } = this.state.initialize();
-    const prefetch = autograd.opaqueHook(
-      () => comm.order.before(this.state.group)?.unshard(),
-      ['prefetch', this.state],
-    );
-    autograd.registerMultiGradHook(inputs, prefetch, { mode: 'all' });
+    if (inputs.length > 0) autograd.registerMultiGradHook(inputs, afterBackward, { mode: 'all' });
+  }
+
+  private gatherBefore(): void {
+    this.state.initialize().comm.order.before(this.state.group)?.unshard();
   }
 }

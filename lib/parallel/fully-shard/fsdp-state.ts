@@ -35,8 +35,10 @@ export class FSDPState implements GroupUser {
   prefetchesBefore = true;
   /** Whether the next backward pass is the last one of a step. */
   isLastBackward = true;
-  /** Whether graphs may have the hooks' ops. */
-  private readonly isInGraphs: boolean;
+  /** Runs when a root begins a forward, before it gathers. */
+  beforeStep: (() => void) | null = null;
+  /** Runs when the parameters of a forward are whole. */
+  afterGather: (() => void) | null = null;
   private readonly precision: MixedPrecisionPolicy;
   /** True: frees whole parameters after forward; null: unless the module is the root. */
   private reshards: boolean | null;
@@ -53,9 +55,7 @@ export class FSDPState implements GroupUser {
     group: FSDPParamGroup,
     precision: MixedPrecisionPolicy,
     reshards: boolean | null,
-    isInGraphs = true,
   ) {
-    this.isInGraphs = isInGraphs;
     this.module = module;
     this.group = group;
     this.precision = precision;
@@ -75,13 +75,18 @@ export class FSDPState implements GroupUser {
     const { disable } = compiler;
     const options = {
       reason: `a module that ${group.op} shards was called`,
-      when: () => !this.isInGraphs || compiler.config.skipFsdpHooks,
+      when: () => compiler.config.skipFsdpHooks,
     };
     const preForward = (_: unknown, args: readonly unknown[]): unknown => this.preForward(args);
     module.registerForwardPreHook(disable(preForward, options) as never, { prepend: true });
     const postForward = (_: unknown, __: unknown, result: unknown): unknown =>
       this.postForward(result);
     module.registerForwardHook(disable(postForward, options) as never, { alwaysCall: true });
+  }
+
+  /** Whether it is the root, which the first forward decides. */
+  get isRoot(): boolean {
+    return this.root?.state === this;
   }
 
   setReshardAfterForward(value: boolean): void {
@@ -165,6 +170,7 @@ export class FSDPState implements GroupUser {
   }
 
   private beginStep(root: Root): void {
+    this.beforeStep?.();
     const isUnfinished =
       root.inBackward || root.all.some((s) => s.trainingState !== TrainingState.IDLE);
     if (isUnfinished) this.recover(root);
@@ -174,6 +180,7 @@ export class FSDPState implements GroupUser {
   /** The parameters of a forward are whole: those that are wanted early come next. @internal */
   forwardGathered(): void {
     for (const state of this.forwardPrefetch) state.group.unshard();
+    this.afterGather?.();
   }
 
   /** A forward has ended. @internal */

@@ -5,13 +5,12 @@
 import assert from 'node:assert/strict';
 import { randn } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
+import { BACKENDS, PASSES } from '../compiled-training.js';
 import {
   assertAsUncompiled,
-  BACKENDS,
   DIFFERENCES,
   errorOf,
   modelOf,
-  PASSES,
   type Size,
   wholeMemory,
 } from './compiled-training.js';

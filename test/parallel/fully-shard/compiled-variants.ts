@@ -1,81 +1,20 @@
 import {
   type FSDPModule,
   fullyShard,
-  getRank,
   initDeviceMesh,
   MixedPrecisionPolicy,
   Shard,
 } from '../../../lib/distributed.js';
-import { library, nn, noGrad, ones, type Tensor } from '../../../lib/index.js';
-/** Where the model fails at a run, by rank: graphs repeat ops, not JavaScript code. */
-export const failing = new Map<number, 'forward' | 'backward'>();
-const failsIn = (phase: 'forward' | 'backward'): void => {
-  if (failing.get(getRank()) === phase) throw new RangeError(`failed in ${phase}`);
-};
-const fragile = library.customOp('compiledModels::fragile', {}, (x: Tensor) => {
-  failsIn('forward');
-  return x.clone();
-});
-const fragileBackward = library.customOp('compiledModels::fragileBackward', {}, (x: Tensor) => {
-  failsIn('backward');
-  return x.clone();
-});
-fragileBackward.registerFake((x) => x);
-fragile
-  .registerFake((x) => x)
-  .registerAutograd({
-    backward: (_, grad) => [grad && fragileBackward(grad)],
-  });
-
-/** Of ops whose decompositions round as they do. */
-class Block extends nn.Module {
-  scale = new nn.Parameter(ones([8]));
-  up: nn.Linear;
-  drop = new nn.Dropout(0.25);
-  down: nn.Linear;
-  constructor(width: number) {
-    super();
-    this.up = new nn.Linear(8, width);
-    this.down = new nn.Linear(width, 8);
-  }
-  forward(x: Tensor): Tensor {
-    return x.add(this.down(fragile(this.drop(this.up(x.mul(this.scale)).relu()))));
-  }
-}
-
-type Use = (block: nn.AnyModule & ((x: Tensor) => Tensor), x: Tensor, index: number) => Tensor;
-
-/** Three blocks between two layers; each use of a parameter in backward needs its value. */
-export class Model extends nn.Module {
-  first = new nn.Linear(4, 8);
-  blocks: nn.ModuleList<Block>;
-  last = new nn.Linear(8, 3);
-  /** Whether the middle block runs. */
-  isWhole = true;
-  /** Whether forward throws before the last layer, in JavaScript. */
-  throws = false;
-  private readonly use: Use;
-  constructor(width: number, use: Use) {
-    super();
-    this.blocks = new nn.ModuleList([new Block(width), new Block(width), new Block(width)]);
-    this.use = use;
-  }
-  forward(x: Tensor): Tensor {
-    let y = this.first(x).relu();
-    for (const [i, block] of [...this.blocks].entries())
-      if (this.isWhole || i !== 1) y = this.use(block as never, y, i);
-    if (this.throws) throw new RangeError('failed in JavaScript');
-    return this.last(y);
-  }
-}
+import { noGrad, type Tensor } from '../../../lib/index.js';
+import type { Block, Model, Use } from '../compiled-model.js';
+import type { TrainingVariant } from '../compiled-training.js';
 
 export type ShardOptions = NonNullable<Parameters<typeof fullyShard>[1]>;
 export type Sharded = Model & FSDPModule;
 type ShardedBlock = Block & FSDPModule;
 export const blocksOf = (model: Sharded): ShardedBlock[] => [...model.blocks] as ShardedBlock[];
 
-export interface Variant {
-  readonly ranks?: number;
+export interface Variant extends TrainingVariant<Sharded> {
   /** Called on each rank, as a mesh is made there. */
   readonly options?: () => ShardOptions;
   readonly width?: number;
@@ -85,20 +24,6 @@ export interface Variant {
   /** Called before the model is sharded, and after it. */
   readonly prepare?: (model: Model, options: ShardOptions) => void;
   readonly after?: (model: Sharded) => void;
-  /** Called before each backward pass. */
-  readonly before?: (model: Sharded, step: number, pass: number) => void;
-  readonly passes?: number;
-  readonly rows?: (step: number) => number;
-  /** Whether the model is evaluated after each step, without gradients. */
-  readonly evaluates?: boolean;
-  /** Whether a step is not compiled; no step by default, so that the first one is a capture. */
-  readonly isEager?: (step: number) => boolean;
-  /** What is compiled: the model, a function that calls it, or its own `forward`, in place. */
-  readonly compiles?: 'model' | 'function' | 'in place';
-  /** Most captured graphs: of forward, and of backward with compiledAutograd. 1 by default. */
-  readonly frames?: readonly [forward: number, backward: number];
-  /** The steps that fail, and where. */
-  readonly fails?: Readonly<Record<number, 'forward' | 'backward' | 'JavaScript'>>;
 }
 
 /** Sync only in the last pass of a step. */

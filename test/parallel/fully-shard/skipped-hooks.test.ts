@@ -11,7 +11,8 @@ import {
   type Tensor,
 } from '../../../lib/index.js';
 import { CompileCounterWithBackend, withRanks } from '../../../lib/testing/index.js';
-import { BACKENDS, modelOf } from './compiled-training.js';
+import { BACKENDS } from '../compiled-training.js';
+import { modelOf } from './compiled-training.js';
 import { skippingHooks } from './skipping-hooks.js';
 
 type Made = ReturnType<typeof modelOf>;
