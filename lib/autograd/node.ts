@@ -153,6 +153,14 @@ export abstract class Node {
     return null;
   }
 
+  /**
+   * Where all of the gradient of an output arrives: here, unless other outputs of the node were
+   * computed from it. @internal
+   */
+  edgeOfAll(outputNr: number): Edge {
+    return { node: this, outputNr };
+  }
+
   /** Whether `apply` runs user code, which may keep the tensors that it gets. */
   get runsUserCode(): boolean {
     return false;

@@ -3,30 +3,17 @@
  * together, and records one node of the tape whose backward runs the backward graph.
  */
 import { edgeOf } from '../../autograd/accumulate-grad.js';
-import { isGradEnabled, setGradEnabled } from '../../autograd/grad-mode.js';
-import { copyInLayoutOf, hasLayoutOf } from '../../autograd/gradient-layout.js';
-import {
-  alreadyReleased,
-  changeHistory,
-  type Edge,
-  type Gradients,
-  Node,
-  type NodeFacts,
-} from '../../autograd/node.js';
-import { SavedTensor } from '../../autograd/saved-tensor.js';
+import { setGradEnabled } from '../../autograd/grad-mode.js';
+import { changeHistory } from '../../autograd/node.js';
 import { markAsynchronous } from '../../core/asynchronous.js';
-import { AutogradError } from '../../core/errors.js';
-import { hooks, inRegion, layers } from '../../core/hooks.js';
 import { scope } from '../../core/scope.js';
-import { adopt } from '../../core/scope-stack.js';
 import { heldOf } from '../../core/sharding.js';
-import type { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
-import { zeros } from '../../ops/factories.js';
-import { isDraw, type RunValue } from '../graph/effects.js';
-import { immediately } from '../lazy/lazily.js';
+import type { RunValue } from '../graph/effects.js';
 import { replayViews } from './aliases.js';
-import type { JointTrace, PrimalGradient, Root, VersionChanges } from './joint.js';
+import type { BackwardPasses } from './backward-passes.js';
+import { CompiledNode } from './compiled-node.js';
+import type { JointTrace, Root, VersionChanges } from './joint-trace.js';
 import type { LeafSource, OutputSource } from './output-sources.js';
 
 /** Runs a lowered graph. Inputs and results are local tensors, and random states of draws. */
@@ -40,19 +27,14 @@ export interface LoweredFunctions {
   readonly name: string;
   readonly site: string;
   readonly forward: LoweredFunction;
-  /**
-   * Null if nothing has a gradient. With `donates`, what runs the graph overwrites and frees the
-   * donated values.
-   */
-  readonly backward: ((donates: boolean) => LoweredFunction) | null;
-  /** The same, op by op, made when a capture first asks for it. */
-  readonly backwardGraph: () => LoweredFunction;
+  /** Null if nothing has a gradient. */
+  readonly backward: BackwardPasses | null;
+  /** Whether several passes from single results add up to one from all. */
+  readonly separable: boolean;
   /** For each saved value, the primal that it is; -1 for others. */
   readonly savedPrimals: readonly number[];
   /** Whether it is a distributed tensor, and not the local shard of one. */
   readonly savesWhole: readonly boolean[];
-  /** The positions of saved values that nobody else needs after a backward pass. */
-  readonly donated: readonly number[];
 }
 
 /** Where results of a function are, looked up once. @internal */
@@ -246,112 +228,4 @@ function recordNode(
   const returned = new Set<Tensor>();
   for (let i = 0; i < results.length; i++) returned.add(heldOf(results[i] as Tensor));
   node.save(values.slice(joint.forwardOutputs), primals, returned);
-}
-
-/** The node of a compiled function on the tape. */
-class CompiledNode extends Node {
-  readonly name = 'CompiledFunction';
-  private readonly fns: LoweredFunctions;
-  private saved: readonly (SavedTensor | RunValue)[] = [];
-  private released = false;
-
-  constructor(fns: LoweredFunctions, edges: (Edge | null)[]) {
-    super(fns.trace.roots.length, edges);
-    this.fns = fns;
-  }
-
-  /** Inputs are saved by reference, as by eager ops; other values as results of this node. */
-  save(
-    values: readonly RunValue[],
-    primals: readonly RunValue[],
-    returned: ReadonlySet<Tensor>,
-  ): void {
-    this.saved = values.map((value, i) => {
-      if (!(value instanceof Tensor)) return value;
-      const primal = this.fns.savedPrimals[i] as number;
-      if (primal >= 0) return new SavedTensor(primals[primal] as Tensor, null);
-      const isOwn = this.fns.donated.includes(i) || returned.has(value);
-      return new SavedTensor(value, isOwn ? this : null, false);
-    });
-  }
-
-  /** Takes the donated values for this pass; false if it, or somebody else, needs one of them. */
-  private donates(): boolean {
-    const { task, saved } = this;
-    const { donated } = this.fns;
-    if (donated.length === 0 || layers.backend.capture !== null) return false;
-    if (task === null || !task.releases || task.outer !== null) return false;
-    const taken: Tensor[] = [];
-    for (let k = 0; k < donated.length; k++) {
-      const t = (saved[donated[k] as number] as SavedTensor).take();
-      if (t === null) return false;
-      taken.push(t);
-    }
-    for (const { storage } of taken) adopt(storage as Storage);
-    return true;
-  }
-
-  apply(grads: Gradients): Gradients {
-    if (this.released) throw alreadyReleased(this.name);
-    if (isGradEnabled()) throw noSecondDerivative(this.fns);
-    const { trace, backward, backwardGraph, savesWhole } = this.fns;
-    const donates = this.donates();
-    const saved = this.saved.map((value, i) => {
-      if (!(value instanceof SavedTensor)) return value;
-      const t = value.unpack(this.name, `saved value ${i}`, this, false);
-      return savesWhole[i] ? t : heldOf(t);
-    });
-    const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
-    // A capture records the ops of the graph, whatever a compiler has made of it.
-    const run = layers.backend.capture === null ? backward?.(donates) : backwardGraph();
-    if (donates) this.released = true;
-    const runNow = (): readonly RunValue[] =>
-      immediately(() => (run as LoweredFunction)(...saved, ...tangents));
-    const values =
-      hooks.profiler === null
-        ? runNow()
-        : inRegion('compiled', `${this.fns.name} backward`, runNow);
-    return trace.gradients.map((gradient) => gradientOf(gradient, values));
-  }
-
-  override facts(): NodeFacts | null {
-    if (this.released) return null;
-    return {
-      facts: [this.fns],
-      saved: this.saved.filter((value) => value instanceof SavedTensor),
-      draws: this.saved.filter((value) => isDraw(value)),
-    };
-  }
-
-  override release(): void {
-    this.released = true;
-    for (const value of this.saved) if (value instanceof SavedTensor) value.release();
-    this.saved = [];
-  }
-}
-
-function noSecondDerivative({ name, site }: LoweredFunctions): AutogradError {
-  const called = site === '' ? '' : ` and first called at ${site}`;
-  return new AutogradError(
-    `backward: expected createGraph to be false, because ${name}, which is compiled${called}, ` +
-      "has no second derivative. Use backend 'eager', or leave the function uncompiled.",
-    { op: 'CompiledFunction', function: name, at: site },
-  );
-}
-
-/** The local tangent as the backward graph expects it. */
-function tangentOf({ like, sharding }: Root, grad: Tensor | null): Tensor {
-  if (grad === null) return zerosLike(like);
-  const local = sharding === null ? grad : heldOf(sharding.fit(grad));
-  return hasLayoutOf(like, local) ? local : copyInLayoutOf(like, local);
-}
-
-function zerosLike(like: Tensor): Tensor {
-  return copyInLayoutOf(like, zeros(like.shape, { dtype: like.dtype, device: like.device }));
-}
-
-function gradientOf({ at, sharding }: PrimalGradient, values: readonly RunValue[]): Tensor | null {
-  if (at < 0) return null;
-  const local = values[at] as Tensor;
-  return sharding === null ? local : sharding.withLocal(local);
 }

@@ -37,8 +37,18 @@ const FIELDS = [
   'sharding',
 ] as const satisfies readonly (keyof Tensor)[];
 
+/** A storage like `real` that has no memory. */
+export function withoutMemory(real: Storage): Storage {
+  const made = new Storage(real.device, real.nbytes);
+  made.handle = real.handle === 0 ? 0 : FAKE_HANDLE;
+  made.refs = real.refs;
+  made.freedBy = real.freedBy;
+  made.explainAs(real);
+  return made;
+}
+
 /** The history of an input that is not a leaf. */
-class InputNode extends TapeNode {
+export class InputNode extends TapeNode {
   readonly name = 'Input';
 
   apply(): never {
@@ -121,12 +131,7 @@ export class Borrowed {
   private standIn(real: Storage): Storage {
     const known = this.storages.get(real);
     if (known !== undefined) return known;
-    const made = new Storage(real.device, real.nbytes);
-    made.handle = FAKE_HANDLE;
-    made.refs = real.refs;
-    made.freedBy = real.freedBy;
-    made.explainAs(real);
-    if (real.handle === 0) made.handle = 0;
+    const made = withoutMemory(real);
     this.storages.set(real, made);
     return made;
   }
