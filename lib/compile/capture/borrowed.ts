@@ -3,7 +3,7 @@
  * storage without memory; after it, each gets all its fields back. So maps by tensor, closures,
  * hooks and `instanceof` work in a capture as they do in a run.
  */
-import { Node as TapeNode } from '../../autograd/node.js';
+import { keepGradient, Node as TapeNode } from '../../autograd/node.js';
 import { isAsynchronous, markAsynchronous } from '../../core/asynchronous.js';
 import { CompileError } from '../../core/errors.js';
 import { contiguousStrides, type Shape } from '../../core/shape.js';
@@ -14,6 +14,8 @@ import type { Tensor, VersionCounter } from '../../core/tensor.js';
 interface Fields {
   readonly values: Partial<Tensor>;
   readonly isAsynchronous: boolean;
+  /** Whether its node keeps its gradient, which a change in place would move to another node. */
+  readonly isRetained: boolean;
 }
 
 const FIELDS = [
@@ -88,7 +90,8 @@ export class Borrowed {
     if (t.base !== null) this.borrow(t.base);
     const values: Partial<Tensor> = {};
     for (const name of FIELDS) (values as Record<string, unknown>)[name] = t[name];
-    this.held.set(t, { values, isAsynchronous: isAsynchronous(t) });
+    const isRetained = (t.node as TapeNode | null)?.retained?.[t.outputNr] === t;
+    this.held.set(t, { values, isAsynchronous: isAsynchronous(t), isRetained });
     const { versionCounter } = t;
     if (versionCounter !== null && !this.versions.has(versionCounter))
       this.versions.set(versionCounter, versionCounter.value);
@@ -138,8 +141,10 @@ export class Borrowed {
 
   /** Gives all tensors their fields back. */
   restore(): void {
-    for (const [tensor, { values, isAsynchronous: mark }] of this.held) {
+    for (const [tensor, { values, isAsynchronous: mark, isRetained }] of this.held) {
       Object.assign(tensor, values);
+      if (isRetained)
+        keepGradient({ node: tensor.node as TapeNode, outputNr: tensor.outputNr }, tensor);
       if (isAsynchronous(tensor) !== mark) markAsynchronous(tensor, mark);
     }
     for (const [counter, version] of this.versions) counter.value = version;
