@@ -9,7 +9,14 @@ import { requireTensors } from '../ops/operand.js';
 import { edgeOf } from './accumulate-grad.js';
 import { exposeOne } from './check-gradients.js';
 import { runBackward } from './engine.js';
-import { type Edge, type HookHandle, type Node, register, type TensorHook } from './node.js';
+import {
+  type Edge,
+  type HookHandle,
+  keepGradient,
+  type Node,
+  register,
+  type TensorHook,
+} from './node.js';
 
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {
@@ -76,7 +83,7 @@ function run(
     const list = asList('backward', 'inputs', inputs);
     if (list.length === 0)
       throw new ArgumentError('backward: inputs is an empty list', { op: 'backward' });
-    only = new Set(list.map((t) => requiredEdge(t, 'backward', 'inputs').node));
+    only = new Set(list.map((t) => gradientEdge(t, 'backward', 'inputs').node));
     targets = list;
   }
   const edges = roots.map((t) => requiredEdge(t, 'backward', 'the tensor'));
@@ -170,7 +177,7 @@ function gradientsOfInputs(
     roots.length,
   );
   const captures = asList('autograd.grad', 'inputs', inputs).map((t) =>
-    requiredEdge(t, 'autograd.grad', 'an input'),
+    gradientEdge(t, 'autograd.grad', 'an input'),
   );
   const edges = roots.map((t) => requiredEdge(t, 'autograd.grad', 'an output'));
   roots.forEach((t, i) => {
@@ -279,15 +286,21 @@ function checkRootGradient(t: Tensor, given: Tensor | null): void {
   }
 }
 
-function hookTarget(t: Tensor, op: string): Edge {
-  return requiredEdge(t, op, 'the tensor');
+/** Where all of the gradient of a tensor arrives. The tensor is of that node from now on. */
+function gradientEdge(t: Tensor, op: string, what: string): Edge {
+  const { node, outputNr } = requiredEdge(t, op, what);
+  const edge = node.edgeOfAll(outputNr);
+  if (edge.node === node) return edge;
+  t.node = edge.node;
+  t.outputNr = edge.outputNr;
+  return edge;
 }
 
 const methods = {
   backward: methodOf(backwardOf),
   registerHook(this: Tensor, hook: TensorHook): HookHandle {
     checkFunction('registerHook', 'hook', hook);
-    const { node, outputNr } = hookTarget(this, 'registerHook');
+    const { node, outputNr } = gradientEdge(this, 'registerHook', 'the tensor');
     return node.addTensorHook(outputNr, hook);
   },
   registerPostAccumulateGradHook(this: Tensor, hook: (t: Tensor) => void): HookHandle {
@@ -301,11 +314,10 @@ const methods = {
     return register(this.postAccumulateHooks, hook, { kind: 'accumulated', tensor: this });
   },
   retainGrad(this: Tensor): void {
-    const { node, outputNr } = hookTarget(this, 'retainGrad');
+    const edge = gradientEdge(this, 'retainGrad', 'the tensor');
     if (this.isLeaf) return;
     layers.backend.capture?.changesHistory(this, 'retainGrad');
-    node.retained ??= [];
-    node.retained[outputNr] = this;
+    keepGradient(edge, this);
   },
 };
 /** @throws AutogradError for a view */

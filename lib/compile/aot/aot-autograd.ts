@@ -162,7 +162,8 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
       writeLowResults(graph);
     };
     simplify(trace);
-    const again = trace.roots.length > 1 ? retraceOf(module, primals) : null;
+    const hasOthers = trace.roots.length + trace.views.length > 1;
+    const again = hasOthers ? retraceOf(module, primals) : null;
     const retrace: Retrace | null =
       again &&
       ((pass) => {

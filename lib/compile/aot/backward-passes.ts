@@ -31,7 +31,7 @@ export interface BackwardPass extends BackwardRuns {
   /** The positions, among these, of values that nobody else needs after it. */
   readonly donated: readonly number[];
   readonly gradients: readonly PrimalGradient[];
-  /** What arrives at each root, if it ends there; else empty. */
+  /** What arrives at each root and view, if it ends there; else empty. */
   readonly ends: readonly GradientValue[];
 }
 
@@ -78,16 +78,18 @@ export class BackwardPasses {
     const { whole, others } = this;
     if (roots.length === whole.tangents.length) return whole;
     const key = roots.join();
-    const pass = others.get(key) ?? this.made({ roots, endsAtRoots: false });
+    const pass = others.get(key) ?? this.made({ roots, endsAtResults: false });
     others.delete(key);
     others.set(key, pass);
     if (others.size > MAX_PASSES) others.delete([...others.keys()][0] as string);
     return pass;
   }
 
-  /** For each root, the pass from there to the primals and other roots. @throws AutogradError */
+  /** For each root, the pass from there to primals and other results. @throws AutogradError */
   get separate(): readonly BackwardPass[] {
-    this.separated ??= this.whole.tangents.map((i) => this.made({ roots: [i], endsAtRoots: true }));
+    this.separated ??= this.whole.tangents.map((i) =>
+      this.made({ roots: [i], endsAtResults: true }),
+    );
     return this.separated;
   }
 
@@ -115,7 +117,9 @@ export class BackwardPasses {
     );
     backward.title = partition.backward.title;
     // The passes of single roots read the values one after the other.
-    const free = pass.endsAtRoots ? [] : saved.flatMap((at, i) => (donated.includes(at) ? i : []));
+    const free = pass.endsAtResults
+      ? []
+      : saved.flatMap((at, i) => (donated.includes(at) ? i : []));
     return {
       ...compile(backward, free),
       tangents: roots,

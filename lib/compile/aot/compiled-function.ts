@@ -4,12 +4,13 @@
  */
 import { edgeOf } from '../../autograd/accumulate-grad.js';
 import { setGradEnabled } from '../../autograd/grad-mode.js';
-import { changeHistory } from '../../autograd/node.js';
+import { changeHistory, type Edge, keepGradient } from '../../autograd/node.js';
 import { markAsynchronous } from '../../core/asynchronous.js';
 import { scope } from '../../core/scope.js';
 import { heldOf } from '../../core/sharding.js';
 import { Tensor } from '../../core/tensor.js';
 import type { RunValue } from '../graph/effects.js';
+import type { Node } from '../graph/node.js';
 import { replayViews } from './aliases.js';
 import type { BackwardPasses } from './backward-passes.js';
 import { CompiledNode } from './compiled-node.js';
@@ -37,12 +38,23 @@ export interface LoweredFunctions {
   readonly savesWhole: readonly boolean[];
 }
 
+/** An output that a run makes as a view. @internal */
+export interface ViewPlace {
+  readonly output: number;
+  /** The output that it is made of; -1 for an input, or a result that is none of the outputs. */
+  readonly from: number;
+  /** The views, in order. */
+  readonly steps: readonly Node[];
+  /** Its position among the views with a history; -1 if it has none. */
+  readonly index: number;
+}
+
 /** Where results of a function are, looked up once. @internal */
 export interface OutputPlaces {
   /** For each output, the first one that is the same object. */
   readonly first: readonly number[];
-  /** The outputs that are views of inputs, or of other results. */
-  readonly views: readonly number[];
+  /** The outputs that are views of inputs, or of other results: each behind those it is made of. */
+  readonly views: readonly ViewPlace[];
   /** For each root, the output that it is; -1 for a primal. */
   readonly roots: readonly number[];
   /** For each gradient, the output that is its leaf; -1 for a primal. */
@@ -56,11 +68,36 @@ export function placesOf(trace: JointTrace): OutputPlaces {
   const { outputs, roots, gradients, retained, attributes } = trace;
   return {
     first: outputs.map((source) => outputs.indexOf(source)),
-    views: outputs.flatMap(({ kind }, i) => (kind === 'view' || kind === 'alias' ? [i] : [])),
+    views: viewPlaces(trace),
     roots: roots.map(({ source }) => (source.kind === 'primal' ? -1 : outputs.indexOf(source))),
     leaves: gradients.map(({ of }) => (typeof of === 'number' ? -1 : outputs.indexOf(of))),
     hasEpilogue: retained.length > 0 || attributes.length > 0,
   };
+}
+
+/** Views of views follow those that they are made of, so that gradients pass through these. */
+function viewPlaces({ outputs, views }: JointTrace): ViewPlace[] {
+  const chains = [...new Set(outputs)]
+    .flatMap((source) => chainOf(source) ?? [])
+    .sort((a, b) => a.steps.length - b.steps.length);
+  return chains.map(({ source, root, steps }, k) => {
+    const isPart = (of: (typeof chains)[0]): boolean =>
+      of.root === root && of.steps.every((step, i) => step === steps[i]);
+    const shorter = chains.slice(0, k).findLast(isPart);
+    return {
+      output: outputs.indexOf(source),
+      from: shorter === undefined ? -1 : outputs.indexOf(shorter.source),
+      steps: steps.slice(shorter?.steps.length ?? 0),
+      index: views.indexOf(source),
+    };
+  });
+}
+
+/** The views that an output is made by, and what they begin at; null for one that is no view. */
+function chainOf(source: OutputSource) {
+  if (source.kind === 'alias') return { source, root: `result ${source.at}`, steps: source.steps };
+  if (source.kind !== 'view') return null;
+  return { source, root: `primal ${source.view.index}`, steps: source.view.steps };
 }
 
 const OUTPUT_SHARES_MEMORY =
@@ -75,24 +112,35 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[])
   for (const i of trace.waited) markAsynchronous(localOf(primals[i] as Tensor) as Tensor, false);
   if (before !== null) countChanges(trace.versions, primals, before);
   const { outputs, outputCount } = trace;
-  const { first, views } = places;
+  const { first } = places;
   const results = new Array<Tensor>(outputs.length);
   for (let i = 0; i < outputs.length; i++) {
     const at = first[i] as number;
     results[i] =
       at < i ? (results[at] as Tensor) : resultOf(outputs[i] as OutputSource, values, primals);
   }
-  if (backward !== null) recordNode(fns, primals, values, results);
-  // Views are made when their base has its new history; a view that is given twice is one object.
-  for (let k = 0; k < views.length; k++) {
-    const i = views[k] as number;
-    const at = first[i] as number;
-    results[i] =
-      at < i ? (results[at] as Tensor) : viewOf(outputs[i] as OutputSource, values, primals);
-  }
+  const node = backward === null ? null : recordNode(fns, primals, values, results);
+  if (places.views.length > 0) makeViews(fns, results, node);
   if (places.hasEpilogue) finish(trace, primals, results);
   results.length = outputCount;
   return results;
+}
+
+/** Makes the views among the results when their bases have their new histories. */
+function makeViews(
+  { places }: LoweredFunctions,
+  results: Tensor[],
+  node: CompiledNode | null,
+): void {
+  const { first, views } = places;
+  for (const { output, from, steps, index } of views) {
+    const base = results[from < 0 ? output : from] as Tensor;
+    const view = replayViews(base, steps);
+    results[output] = view;
+    if (index >= 0) node?.addView(index, view, steps.length);
+  }
+  // A view that is given twice is one object.
+  for (let i = 0; i < results.length; i++) results[i] = results[first[i] as number] as Tensor;
 }
 
 /** Does what the lowered graph leaves to the end. */
@@ -104,7 +152,7 @@ function finish(
   const at = (source: OutputSource): Tensor => results[outputs.indexOf(source)] as Tensor;
   for (const source of retained) {
     const t = source.kind === 'primal' ? (primals[source.index] as Tensor) : at(source);
-    (t as Tensor & { retainGrad(): void }).retainGrad();
+    keepGradient(edgeOf(t) as Edge, t);
   }
   for (const [{ module, name, value }, source] of attributes)
     (module as Record<string, unknown>)[name] = source === null ? value : at(source);
@@ -181,23 +229,14 @@ function resultOf(
   return result;
 }
 
-function viewOf(
-  source: OutputSource,
-  values: readonly RunValue[],
-  primals: readonly RunValue[],
-): Tensor {
-  if (source.kind === 'alias') return replayViews(values[source.at] as Tensor, source.steps);
-  const { index, steps } = (source as OutputSource & { kind: 'view' }).view;
-  return replayViews(primals[index] as Tensor, steps);
-}
-
 /** A new leaf. It is there before the node that has an edge to it. */
 function leafOf(
   { data, type, requiresGrad }: LeafSource,
   values: readonly RunValue[],
   primals: readonly RunValue[],
 ): Tensor {
-  const t = data.kind === 'view' ? viewOf(data, values, primals) : resultOf(data, values, primals);
+  const base = resultOf(data, values, primals);
+  const t = data.kind === 'view' ? replayViews(base, data.view.steps) : base;
   return type === null ? t.requiresGrad_(requiresGrad) : new type(t, requiresGrad);
 }
 
@@ -206,7 +245,7 @@ function recordNode(
   primals: readonly RunValue[],
   values: readonly RunValue[],
   results: readonly Tensor[],
-): void {
+): CompiledNode {
   const { roots, joint } = fns.trace;
   const { leaves } = fns.places;
   const edges = fns.trace.gradients.map(({ of }, i) =>
@@ -228,4 +267,7 @@ function recordNode(
   const returned = new Set<Tensor>();
   for (let i = 0; i < results.length; i++) returned.add(heldOf(results[i] as Tensor));
   node.save(values.slice(joint.forwardOutputs), primals, returned);
+  // What the program keeps of changed inputs is all of their gradients.
+  if (node.retained !== null && roots.length > 1) node.separate();
+  return node;
 }

@@ -32,6 +32,10 @@ export class CompiledNode extends Node {
   private released = false;
   /** The nodes of the results, once there are some; this one passes gradients on to them. */
   private results: readonly ResultNode[] | null = null;
+  /** Where the gradients of results arrive that are views, and have nodes of their own. */
+  private readonly views: Edge[] = [];
+  /** The nodes of views that lead here. */
+  private readonly viewed: Node[] = [];
 
   constructor(fns: LoweredFunctions, edges: (Edge | null)[]) {
     super(fns.trace.roots.length, edges);
@@ -52,6 +56,24 @@ export class CompiledNode extends Node {
       const isOwn = backward?.whole.donated.includes(i) === true || returned.has(value);
       return new SavedTensor(value, isOwn ? this : null, false);
     });
+  }
+
+  /**
+   * Adds a view among the results, which is this many views behind a result, an input, or a view
+   * that was added. Other results may have been computed from it, too.
+   */
+  addView(index: number, { node, outputNr }: Tensor, steps: number): void {
+    const edge = { node: node as Node, outputNr };
+    for (let at = edge.node, step = 0; step < steps; step++) {
+      const [next] = at.edges as [Edge];
+      if (next.node === this) this.viewed.push(at);
+      at = next.node;
+    }
+    this.views[index] = edge;
+    edge.node.edgeOfAll = () => {
+      this.separate();
+      return edge;
+    };
   }
 
   apply(grads: Gradients): Gradients {
@@ -130,11 +152,14 @@ export class CompiledNode extends Node {
 
   /** Another result may have been computed from this one, so its own node gets all of it. */
   override edgeOfAll(outputNr: number): Edge {
-    const { backward, trace } = this.fns;
-    if (trace.roots.length === 1 || this.released || backward === null)
-      return super.edgeOfAll(outputNr);
-    this.results ??= this.separated();
-    return { node: this.results[outputNr] as ResultNode, outputNr: 0 };
+    if (this.numOutputs > 1) this.separate();
+    const node = this.results?.[outputNr];
+    return node === undefined ? super.edgeOfAll(outputNr) : { node, outputNr: 0 };
+  }
+
+  /** Gives each result a node, unless backward has freed what they would need. */
+  separate(): void {
+    if (!this.released) this.results ??= this.separated();
   }
 
   private separated(): ResultNode[] {
@@ -142,11 +167,12 @@ export class CompiledNode extends Node {
     const passes = (this.fns.backward as NonNullable<LoweredFunctions['backward']>).separate;
     const edges = this.edges.splice(0);
     const nodes = passes.map((pass, i) => new ResultNode(this, this.fns, pass, i));
+    const results = [...nodes.map((node) => ({ node, outputNr: 0 })), ...this.views];
     for (const [i, node] of nodes.entries()) {
       const { gradients, ends } = passes[i] as BackwardPass;
       node.edges.push(
         ...gradients.map(({ at }, k) => (at < 0 ? null : (edges[k] as Edge | null))),
-        ...ends.map(({ at }, k) => (at < 0 ? null : { node: nodes[k] as Node, outputNr: 0 })),
+        ...ends.map(({ at }, k) => (at < 0 ? null : (results[k] as Edge))),
       );
       this.edges.push({ node, outputNr: 0 });
       const [tensorHooks, retained] = [this.tensorHooks?.[i], this.retained?.[i]];
@@ -156,6 +182,9 @@ export class CompiledNode extends Node {
       retained.node = node;
       retained.outputNr = 0;
     }
+    // Results lead to views from now on, so that these lead no longer through all of them.
+    for (const { edges: own } of this.viewed)
+      own[0] = { node: nodes[(own[0] as Edge).outputNr] as Node, outputNr: 0 };
     this.tensorHooks = null;
     this.retained = null;
     return nodes;

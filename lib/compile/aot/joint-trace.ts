@@ -31,12 +31,12 @@ export interface PrimalGradient extends GradientValue {
 export interface TracedPass {
   /** The roots that get a gradient, by position; null for all. */
   readonly roots: readonly number[] | null;
-  /** Whether it ends at the other roots, and returns what arrives there. */
-  readonly endsAtRoots: boolean;
+  /** Whether it ends at other roots and at views, and returns what arrives there. */
+  readonly endsAtResults: boolean;
 }
 
 /** The pass in which all results have gradients. @internal */
-export const WHOLE_PASS: TracedPass = { roots: null, endsAtRoots: false };
+export const WHOLE_PASS: TracedPass = { roots: null, endsAtResults: false };
 
 /** The changes that the version of a primal counts. @internal */
 export interface VersionChanges {
@@ -64,7 +64,9 @@ export interface JointTrace {
   readonly retained: readonly OutputSource[];
   readonly roots: readonly Root[];
   readonly gradients: readonly PrimalGradient[];
-  /** What arrives at each root, if the pass ends there; else empty. */
+  /** The results with a history that a run makes as views: they are no roots. */
+  readonly views: readonly OutputSource[];
+  /** What arrives at each root and view, if the pass ends there; else empty. */
   readonly ends: readonly GradientValue[];
   /** The primals that were results of collectives, and that the function waits for. */
   readonly waited: readonly number[];

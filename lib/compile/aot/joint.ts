@@ -139,6 +139,7 @@ class JointTracer {
       retained,
       roots: roots.map(({ root }) => root),
       gradients,
+      views: this.sources.views.map(([, source]) => source),
       ends,
       waited,
       versions,
@@ -334,15 +335,12 @@ class JointTracer {
     if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
       this.recorder.unsupported('an input was changed that shares memory with another input');
     this.recorder.tags = new Set([BACKWARD]);
-    const { roots, endsAtRoots } = this.pass;
+    const { roots, endsAtResults } = this.pass;
     const chosen = roots === null ? all : roots.map((i) => all[i] as TracedRoot);
     const edges = chosen.map(({ edge }) => edge);
-    const ends = endsAtRoots
-      ? endsAt(
-          edges,
-          all.map(({ edge }) => edge),
-        )
-      : [];
+    const views = this.sources.views.map(([t]) => edgeOf(t) as Edge);
+    const places = [...all.map(({ edge }) => edge), ...views];
+    const ends = endsAtResults ? endsAt(edges, places) : [];
     const tangents = chosen.map(({ tangent }) => tangent);
     const found = runBackward(edges, () => tangents, {
       retainGraph: true,
