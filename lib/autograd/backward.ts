@@ -6,17 +6,11 @@ import { formatShape, sameShape } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { requireTensors } from '../ops/operand.js';
-import { edgeOf } from './accumulate-grad.js';
+import { gradientEdge, requiredEdge } from './accumulate-grad.js';
 import { exposeOne } from './check-gradients.js';
 import { runBackward } from './engine.js';
-import {
-  type Edge,
-  type HookHandle,
-  keepGradient,
-  type Node,
-  register,
-  type TensorHook,
-} from './node.js';
+import { higherOrder } from './higher-order.js';
+import { type HookHandle, keepGradient, type Node, register, type TensorHook } from './node.js';
 
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {
@@ -71,6 +65,7 @@ function run(
   createGraph: boolean,
   inputs: BackwardInputs['inputs'],
 ): void {
+  if (createGraph) higherOrder.isUsed = true;
   layers.backend.capture?.startsBackward('backward');
   const roots = asList('backward', 'tensors', tensors);
   const grads = gradientsOf('backward', 'a tensor, or null', gradTensors, roots.length);
@@ -164,6 +159,7 @@ function gradientsOfInputs(
   createGraph: boolean,
   allowUnused: boolean,
 ): (Tensor | null)[] {
+  if (createGraph) higherOrder.isUsed = true;
   layers.backend.capture?.startsBackward('autograd.grad');
   checkFlag('autograd.grad', 'retainGraph', retain, { orNull: true });
   for (const [name, flag] of Object.entries({ createGraph, allowUnused }))
@@ -238,21 +234,6 @@ function gradientsOf(
   return list;
 }
 
-/** @internal @throws AutogradError for a tensor that requires no gradient */
-export function requiredEdge(t: Tensor, op: string, what: string): Edge {
-  const edge = edgeOf(t);
-  if (edge === null) {
-    throw new AutogradError(
-      `${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and ` +
-        'was not computed from a tensor that does',
-      {
-        shape: t.shape,
-      },
-    );
-  }
-  return edge;
-}
-
 /** The given gradient of each root, or ones. */
 function rootGradients(
   roots: readonly Tensor[],
@@ -284,16 +265,6 @@ function checkRootGradient(t: Tensor, given: Tensor | null): void {
       { gradient: given.shape, shape: t.shape },
     );
   }
-}
-
-/** Where all of the gradient of a tensor arrives. The tensor is of that node from now on. */
-function gradientEdge(t: Tensor, op: string, what: string): Edge {
-  const { node, outputNr } = requiredEdge(t, op, what);
-  const edge = node.edgeOfAll(outputNr);
-  if (edge.node === node) return edge;
-  t.node = edge.node;
-  t.outputNr = edge.outputNr;
-  return edge;
 }
 
 const methods = {

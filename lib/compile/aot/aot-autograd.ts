@@ -41,6 +41,7 @@ import {
 import { donatedValues } from './donated.js';
 import { traceJoint } from './joint.js';
 import type { JointTrace } from './joint-trace.js';
+import { replayOf } from './replayed-inputs.js';
 import { type Retrace, retraceOf } from './retrace.js';
 
 /** Compiles a lowered graph: the graph of local ops, and values like those it will get. */
@@ -171,8 +172,10 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
         simplify(other);
         return other;
       });
-    const source = { trace, primals, retrace, separable: isSeparable(module) };
-    const run = compileTrace(source, { fwCompiler, bwCompiler, partitionFn });
+    const run = compileTrace(
+      { module, trace, primals, retrace },
+      { fwCompiler, bwCompiler, partitionFn },
+    );
     if (constants.length === 0) return run;
     return (...inputs) => run(...inputs, ...constants);
   };
@@ -246,10 +249,10 @@ function tracedOrNull(module: GraphModule, primals: readonly RunValue[]): JointT
 
 /** A traced function, and what traces it again. */
 interface Traced {
+  readonly module: GraphModule;
   readonly trace: JointTrace;
   readonly primals: readonly RunValue[];
   readonly retrace: Retrace | null;
-  readonly separable: boolean;
 }
 
 /** Whether backward only computes: code of the program may do more, or not be linear. */
@@ -265,7 +268,7 @@ const CALLS_PROGRAM: ReadonlySet<EffectName> = new Set([
 
 /** What runs a traced function on all its primals. */
 function compileTrace(
-  { trace, primals, retrace, separable }: Traced,
+  { module, trace, primals, retrace }: Traced,
   { fwCompiler, bwCompiler, partitionFn }: Compilers,
 ): CompiledGraph {
   const { joint } = trace;
@@ -286,19 +289,22 @@ function compileTrace(
   const compile = (graph: Graph, donated: readonly number[]): BackwardRuns =>
     compiledBackward(role, bwCompiler, graph, donated);
   const donated = planBuilders.has(bwCompiler) ? donatedValues(joint, saved) : [];
+  const places = placesOf(trace);
+  const savedPrimals = saved.map((value) => {
+    const at = joint.primals.findIndex(({ id }) => id === value.node.id);
+    return at < 0 ? -1 : ([...trace.locals, ...trace.wholes][at] as number);
+  });
   const fns: LoweredFunctions = {
     trace,
-    places: placesOf(trace),
+    places,
     name,
     site: partition === null ? '' : callSite(),
     forward: makesPlan(fwCompiler) ? run : inScope(run),
     backward:
       partition && new BackwardPasses({ trace, partition, donated, compile, retrace, name }),
-    separable,
-    savedPrimals: saved.map((value) => {
-      const at = joint.primals.findIndex(({ id }) => id === value.node.id);
-      return at < 0 ? -1 : ([...trace.locals, ...trace.wholes][at] as number);
-    }),
+    separable: isSeparable(module),
+    replay: partition && replayOf(module, primals, { trace, places }, savedPrimals),
+    savedPrimals,
     savesWhole: saved.map(({ node, output }) => (node.metas[output]?.placements ?? null) !== null),
   };
   return (...inputs) => runCompiled(fns, inputs);

@@ -16,6 +16,7 @@ import type { BackwardPasses } from './backward-passes.js';
 import { CompiledNode } from './compiled-node.js';
 import type { JointTrace, Root, VersionChanges } from './joint-trace.js';
 import type { LeafSource, OutputSource } from './output-sources.js';
+import type { Replay } from './replayed-inputs.js';
 
 /** Runs a lowered graph. Inputs and results are local tensors, and random states of draws. */
 export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunValue[];
@@ -32,6 +33,8 @@ export interface LoweredFunctions {
   readonly backward: BackwardPasses | null;
   /** Whether several passes from single results add up to one from all. */
   readonly separable: boolean;
+  /** What runs again for second derivatives; null if the function must not. */
+  readonly replay: Replay | null;
   /** For each saved value, the primal that it is; -1 for others. */
   readonly savedPrimals: readonly number[];
   /** Whether it is a distributed tensor, and not the local shard of one. */

@@ -23,12 +23,15 @@ import { immediately } from '../lazy/lazily.js';
 import type { BackwardPass } from './backward-passes.js';
 import type { LoweredFunction, LoweredFunctions } from './compiled-function.js';
 import type { GradientValue, Root } from './joint-trace.js';
+import { differentiableGradients, ReplayedInputs } from './replayed-inputs.js';
 
 /** The node that a call of a compiled function records. */
 export class CompiledNode extends Node {
   readonly name = 'CompiledFunction';
   private readonly fns: LoweredFunctions;
   private saved: readonly (SavedTensor | RunValue)[] = [];
+  /** What second derivatives need beside the saved values; null if there are none. */
+  private inputs: ReplayedInputs | null = null;
   private released = false;
   /** The nodes of the results, once there are some; this one passes gradients on to them. */
   private results: readonly ResultNode[] | null = null;
@@ -48,7 +51,8 @@ export class CompiledNode extends Node {
     primals: readonly RunValue[],
     returned: ReadonlySet<Tensor>,
   ): void {
-    const { savedPrimals, backward } = this.fns;
+    const { savedPrimals, backward, replay } = this.fns;
+    if (replay !== null) this.inputs = new ReplayedInputs(replay, primals);
     this.saved = values.map((value, i) => {
       if (!(value instanceof Tensor)) return value;
       const primal = savedPrimals[i] as number;
@@ -79,7 +83,7 @@ export class CompiledNode extends Node {
   apply(grads: Gradients): Gradients {
     if (this.results !== null) return grads;
     if (this.released) throw alreadyReleased(this.name);
-    if (isGradEnabled()) throw noSecondDerivative(this.fns);
+    if (isGradEnabled()) return this.differentiable(grads);
     const given = grads.flatMap((grad, i) => (grad ? [i] : []));
     const pass = (this.fns.backward as NonNullable<LoweredFunctions['backward']>).of(given);
     const donates = this.donates(pass);
@@ -92,10 +96,8 @@ export class CompiledNode extends Node {
   run(pass: BackwardPass, grads: Gradients, donates = false): readonly RunValue[] {
     const { trace, savesWhole, name } = this.fns;
     const saved = pass.saved.map((i) => {
-      const value = this.saved[i] as SavedTensor | RunValue;
-      if (!(value instanceof SavedTensor)) return value;
-      const t = value.unpack(this.name, `saved value ${i}`, this, false);
-      return savesWhole[i] ? t : heldOf(t);
+      const value = this.unpacked(i);
+      return !(value instanceof Tensor) || savesWhole[i] ? value : heldOf(value);
     });
     const tangents = pass.tangents.map((i) =>
       tangentOf(trace.roots[i] as Root, grads[i] as Tensor),
@@ -105,6 +107,28 @@ export class CompiledNode extends Node {
       layers.backend.capture === null ? pass.compiled(donates) : pass.opByOp();
     const runNow = (): readonly RunValue[] => immediately(() => run(...saved, ...tangents));
     return hooks.profiler === null ? runNow() : inRegion('compiled', `${name} backward`, runNow);
+  }
+
+  /** Gradients that have gradients themselves. */
+  private differentiable(grads: Gradients): Gradients {
+    const { fns, inputs } = this;
+    if (inputs === null || fns.replay === null) throw noSecondDerivative(fns, NOT_PURE);
+    const edgeTo = new Map(fns.trace.gradients.map(({ of }, k) => [of, this.edges[k] ?? null]));
+    const primals = fns.replay.first.map((i): RunValue => {
+      const at = fns.savedPrimals.indexOf(i);
+      if (at >= 0) return this.unpacked(at, true);
+      const value = inputs.valueOf(i, edgeTo.get(i) ?? null, this);
+      if (value === undefined)
+        throw noSecondDerivative(fns, `its input ${i} was changed since, or not kept`);
+      return value;
+    });
+    return differentiableGradients(fns.replay, fns, primals, this.edges, grads);
+  }
+
+  private unpacked(i: number, leaves = false): RunValue {
+    const value = this.saved[i] as SavedTensor | RunValue;
+    if (!(value instanceof SavedTensor)) return value;
+    return value.unpack(this.name, `saved value ${i}`, this, false, leaves);
   }
 
   /** Takes the donated values for this pass; false if it, or somebody else, needs one of them. */
@@ -146,6 +170,8 @@ export class CompiledNode extends Node {
   releaseSaved(): void {
     if (this.results?.some(({ released }) => !released)) return;
     this.released = true;
+    this.inputs?.release();
+    this.inputs = null;
     for (const value of this.saved) if (value instanceof SavedTensor) value.release();
     this.saved = [];
   }
@@ -232,7 +258,7 @@ class ResultNode extends Node {
 
   apply([grad]: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
-    if (isGradEnabled()) throw noSecondDerivative(this.fns);
+    if (isGradEnabled()) throw noSecondDerivative(this.fns, SEPARATE);
     const { pass, root } = this;
     const grads: Gradients = [];
     grads[root] = grad ?? null;
@@ -250,11 +276,14 @@ class ResultNode extends Node {
   }
 }
 
-function noSecondDerivative({ name, site }: LoweredFunctions): AutogradError {
+const NOT_PURE = 'it does more than compute, or draws random numbers';
+const SEPARATE = 'a hook or a gradient of one of its results was asked for';
+
+function noSecondDerivative({ name, site }: LoweredFunctions, why: string): AutogradError {
   const called = site === '' ? '' : ` and first called at ${site}`;
   return new AutogradError(
     `backward: expected createGraph to be false, because ${name}, which is compiled${called}, ` +
-      "has no second derivative. Use backend 'eager', or leave the function uncompiled.",
+      `has no second derivative here: ${why}. Use backend 'eager', or leave the function uncompiled.`,
     { op: 'CompiledFunction', function: name, at: site },
   );
 }

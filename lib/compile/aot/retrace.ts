@@ -17,7 +17,6 @@ import { InputNode, withoutMemory } from '../capture/borrowed.js';
 import { isPlainNumber } from '../capture/number-inputs.js';
 import { copyGraph, copyOfValue } from '../graph/copy.js';
 import type { RunValue } from '../graph/effects.js';
-import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { Node } from '../graph/node.js';
 import { immediately } from '../lazy/lazily.js';
@@ -29,15 +28,20 @@ export type Retrace = (pass: TracedPass) => JointTrace;
 
 /** What traces `module` again. `primals`: those of the first trace. @internal */
 export function retraceOf(module: GraphModule, primals: readonly RunValue[]): Retrace {
-  const standIns = new StandIns();
-  const inputs = primals.map((value) => (value instanceof Tensor ? standIns.of(value) : value));
+  const inputs = standInsOf(primals);
   const inModes = currentModes();
   let front: GraphModule | null = null;
   return (pass) => {
-    front ??= new GraphModule(withConstantsAsInputs(module));
+    front ??= withConstantsAsInputs(module);
     const trace = (): JointTrace => traceJoint(front as GraphModule, inputs, pass);
     return outsideCaptures(() => inModes(() => enableGrad(trace)));
   };
+}
+
+/** Apart from {@link retraceOf}, so that what is returned there does not hold the tensors. */
+function standInsOf(primals: readonly RunValue[]): RunValue[] {
+  const standIns = new StandIns();
+  return primals.map((value) => (value instanceof Tensor ? standIns.of(value) : value));
 }
 
 /** Runs functions in the modes that are on now. */
@@ -71,7 +75,8 @@ function outsideCaptures<T>(fn: () => T): T {
   return capture === null ? run() : capture.outside(run);
 }
 
-function withConstantsAsInputs({ graph: from }: GraphModule): Graph {
+/** The front graph with its constants as inputs, behind the others. @internal */
+export function withConstantsAsInputs({ graph: from }: GraphModule): GraphModule {
   const { graph } = copyGraph(from);
   const inputs = new Map<Node, Node>();
   for (const node of graph.nodes)
@@ -84,7 +89,7 @@ function withConstantsAsInputs({ graph: from }: GraphModule): Graph {
   }
   graph.outputs = graph.outputs.map((value) => copyOfValue(value, inputs));
   graph.nodes.splice(0, graph.nodes.length, ...graph.placeholders, ...inputs.values(), ...others);
-  return graph;
+  return new GraphModule(graph);
 }
 
 /** Tensors without memory that stand for others, and share memory as those do. */
