@@ -70,6 +70,11 @@ export class Borrowed {
     return this.held.has(t);
   }
 
+  /** Whether `dispose` was called on a borrowed tensor. */
+  get hasDisposed(): boolean {
+    return [...this.held].some(([t, { values }]) => t.disposed && !values.disposed);
+  }
+
   /** The borrowed tensors on the storage that stands for a real one. */
   on(storage: Storage): Tensor[] {
     return [...this.held.keys()].filter((t) => t.storage === storage);
