@@ -6,8 +6,11 @@
  * @see PyTorch pull request 186355
  */
 import { AutogradError, ShardwiseError } from '../../core/errors.js';
+import { layers } from '../../core/hooks.js';
+import { outsideScopes } from '../../core/scope-stack.js';
 import { whileCompiling } from '../compiling.js';
 import type { Graph } from '../graph/graph.js';
+import { immediately } from '../lazy/lazily.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { otherBackward } from '../partition/other-backward.js';
 import type { LoweredFunction } from './compiled-function.js';
@@ -96,7 +99,9 @@ export class BackwardPasses {
   private made(pass: TracedPass): BackwardPass {
     const { name, trace } = this.source;
     try {
-      return whileCompiling(trace.joint.graph.title, () => this.traced(pass));
+      return whileCompiling(trace.joint.graph.title, () =>
+        outsideCaptures(() => this.traced(pass)),
+      );
     } catch (error) {
       if (!(error instanceof ShardwiseError)) throw error;
       throw noOtherPass(name, pass, error);
@@ -129,6 +134,13 @@ export class BackwardPasses {
       ends: trace.ends,
     };
   }
+}
+
+/** Runs a function as if the backward pass that it is in were not recorded. */
+function outsideCaptures<T>(fn: () => T): T {
+  const { capture } = layers.backend;
+  const run = (): T => immediately(() => outsideScopes(fn));
+  return capture === null ? run() : capture.outside(run);
 }
 
 function isSameFunction(a: JointTrace, b: JointTrace): boolean {

@@ -8,9 +8,7 @@ import { isAsynchronous, markAsynchronous } from '../../core/asynchronous.js';
 import { callContext } from '../../core/call-context.js';
 import { getDefaultDevice, setDefaultDevice } from '../../core/device.js';
 import { getDefaultDtype, setDefaultDtype } from '../../core/dtype.js';
-import { layers } from '../../core/hooks.js';
 import { lossMode } from '../../core/modes.js';
-import { outsideScopes } from '../../core/scope-stack.js';
 import type { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import { InputNode, withoutMemory } from '../capture/borrowed.js';
@@ -19,7 +17,6 @@ import { copyGraph, copyOfValue } from '../graph/copy.js';
 import type { RunValue } from '../graph/effects.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { Node } from '../graph/node.js';
-import { immediately } from '../lazy/lazily.js';
 import { traceJoint } from './joint.js';
 import type { JointTrace, TracedPass } from './joint-trace.js';
 
@@ -34,7 +31,7 @@ export function retraceOf(module: GraphModule, primals: readonly RunValue[]): Re
   return (pass) => {
     front ??= withConstantsAsInputs(module);
     const trace = (): JointTrace => traceJoint(front as GraphModule, inputs, pass);
-    return outsideCaptures(() => inModes(() => enableGrad(trace)));
+    return inModes(() => enableGrad(trace));
   };
 }
 
@@ -66,13 +63,6 @@ function currentModes(): <T>(fn: () => T) => T {
       leave();
     }
   };
-}
-
-/** Runs a function as if the backward pass that it is in were not recorded. */
-function outsideCaptures<T>(fn: () => T): T {
-  const { capture } = layers.backend;
-  const run = (): T => immediately(() => outsideScopes(fn));
-  return capture === null ? run() : capture.outside(run);
 }
 
 /** The front graph with its constants as inputs, behind the others. @internal */

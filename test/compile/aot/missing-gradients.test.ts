@@ -189,9 +189,13 @@ describe('backward through some results of a compiled function', () => {
 
   it('is part of captured backward passes', () => {
     for (const backend of BACKENDS) {
-      const fn = compile((x: Tensor) => [x.mul(2), x.log()] as const, { backend });
+      const fn = compile((x: Tensor) => [x.mul(2), x.log(), x.softmax(0)] as const, { backend });
+      let graphs = 0;
       const passes = compiledAutograd.enable(
-        (module) => compile(module, { backend: 'inductor' }),
+        (module) => {
+          graphs++;
+          return compile(module, { backend: 'inductor' });
+        },
         () =>
           [0, 1, 0].map((at) => {
             const x = tensor([0, 2, 4], { requiresGrad: true });
@@ -208,6 +212,7 @@ describe('backward through some results of a compiled function', () => {
         ],
         backend,
       );
+      assert.equal(graphs, 2, backend);
     }
   });
 });
