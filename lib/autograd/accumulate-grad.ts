@@ -1,6 +1,7 @@
 /** Accumulates a gradient into `.grad` of a leaf, and finds where the gradient of a tensor goes. */
 
 import { aliasOf } from '../core/alias-of.js';
+import { AutogradError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { outsideScopes } from '../core/scope-stack.js';
 import { gradOf, setGrad } from '../core/set-grad.js';
@@ -160,6 +161,31 @@ export function edgeOf(t: Tensor): Edge | null {
   const node = t.currentGradFn as Node | null;
   if (node !== null) return { node, outputNr: t.outputNr };
   return t.leafRequiresGrad ? { node: accumulatorOf(t), outputNr: 0 } : null;
+}
+
+/** @internal @throws AutogradError for a tensor that requires no gradient */
+export function requiredEdge(t: Tensor, op: string, what: string): Edge {
+  const edge = edgeOf(t);
+  if (edge === null) {
+    throw new AutogradError(
+      `${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and ` +
+        'was not computed from a tensor that does',
+      {
+        shape: t.shape,
+      },
+    );
+  }
+  return edge;
+}
+
+/** Where all of the gradient of a tensor arrives. The tensor is of that node from now on. */
+export function gradientEdge(t: Tensor, op: string, what: string): Edge {
+  const { node, outputNr } = requiredEdge(t, op, what);
+  const edge = node.edgeOfAll(outputNr);
+  if (edge.node === node) return edge;
+  t.node = edge.node;
+  t.outputNr = edge.outputNr;
+  return edge;
 }
 
 /** One edge for each tensor, in an array of exactly that length. */

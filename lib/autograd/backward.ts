@@ -6,10 +6,11 @@ import { formatShape, sameShape } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { requireTensors } from '../ops/operand.js';
-import { edgeOf } from './accumulate-grad.js';
+import { gradientEdge, requiredEdge } from './accumulate-grad.js';
 import { exposeOne } from './check-gradients.js';
 import { runBackward } from './engine.js';
-import { type Edge, type HookHandle, type Node, register, type TensorHook } from './node.js';
+import { higherOrder } from './higher-order.js';
+import { type HookHandle, keepGradient, type Node, register, type TensorHook } from './node.js';
 
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {
@@ -64,6 +65,7 @@ function run(
   createGraph: boolean,
   inputs: BackwardInputs['inputs'],
 ): void {
+  if (createGraph) higherOrder.isUsed = true;
   layers.backend.capture?.startsBackward('backward');
   const roots = asList('backward', 'tensors', tensors);
   const grads = gradientsOf('backward', 'a tensor, or null', gradTensors, roots.length);
@@ -76,7 +78,7 @@ function run(
     const list = asList('backward', 'inputs', inputs);
     if (list.length === 0)
       throw new ArgumentError('backward: inputs is an empty list', { op: 'backward' });
-    only = new Set(list.map((t) => requiredEdge(t, 'backward', 'inputs').node));
+    only = new Set(list.map((t) => gradientEdge(t, 'backward', 'inputs').node));
     targets = list;
   }
   const edges = roots.map((t) => requiredEdge(t, 'backward', 'the tensor'));
@@ -157,6 +159,7 @@ function gradientsOfInputs(
   createGraph: boolean,
   allowUnused: boolean,
 ): (Tensor | null)[] {
+  if (createGraph) higherOrder.isUsed = true;
   layers.backend.capture?.startsBackward('autograd.grad');
   checkFlag('autograd.grad', 'retainGraph', retain, { orNull: true });
   for (const [name, flag] of Object.entries({ createGraph, allowUnused }))
@@ -170,7 +173,7 @@ function gradientsOfInputs(
     roots.length,
   );
   const captures = asList('autograd.grad', 'inputs', inputs).map((t) =>
-    requiredEdge(t, 'autograd.grad', 'an input'),
+    gradientEdge(t, 'autograd.grad', 'an input'),
   );
   const edges = roots.map((t) => requiredEdge(t, 'autograd.grad', 'an output'));
   roots.forEach((t, i) => {
@@ -231,21 +234,6 @@ function gradientsOf(
   return list;
 }
 
-/** @internal @throws AutogradError for a tensor that requires no gradient */
-export function requiredEdge(t: Tensor, op: string, what: string): Edge {
-  const edge = edgeOf(t);
-  if (edge === null) {
-    throw new AutogradError(
-      `${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and ` +
-        'was not computed from a tensor that does',
-      {
-        shape: t.shape,
-      },
-    );
-  }
-  return edge;
-}
-
 /** The given gradient of each root, or ones. */
 function rootGradients(
   roots: readonly Tensor[],
@@ -279,15 +267,11 @@ function checkRootGradient(t: Tensor, given: Tensor | null): void {
   }
 }
 
-function hookTarget(t: Tensor, op: string): Edge {
-  return requiredEdge(t, op, 'the tensor');
-}
-
 const methods = {
   backward: methodOf(backwardOf),
   registerHook(this: Tensor, hook: TensorHook): HookHandle {
     checkFunction('registerHook', 'hook', hook);
-    const { node, outputNr } = hookTarget(this, 'registerHook');
+    const { node, outputNr } = gradientEdge(this, 'registerHook', 'the tensor');
     return node.addTensorHook(outputNr, hook);
   },
   registerPostAccumulateGradHook(this: Tensor, hook: (t: Tensor) => void): HookHandle {
@@ -301,11 +285,10 @@ const methods = {
     return register(this.postAccumulateHooks, hook, { kind: 'accumulated', tensor: this });
   },
   retainGrad(this: Tensor): void {
-    const { node, outputNr } = hookTarget(this, 'retainGrad');
+    const edge = gradientEdge(this, 'retainGrad', 'the tensor');
     if (this.isLeaf) return;
     layers.backend.capture?.changesHistory(this, 'retainGrad');
-    node.retained ??= [];
-    node.retained[outputNr] = this;
+    keepGradient(edge, this);
   },
 };
 /** @throws AutogradError for a view */

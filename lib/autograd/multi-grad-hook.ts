@@ -5,7 +5,7 @@ import { checkFunction, checkOneOf } from '../core/options.js';
 import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensors } from '../ops/operand.js';
-import { requiredEdge } from './backward.js';
+import { requiredEdge } from './accumulate-grad.js';
 import { describeHook, madeHookOf, runMade } from './made-hooks.js';
 import type { BackwardPass, HookHandle, Node, NodeObserver } from './node.js';
 

@@ -155,6 +155,14 @@ export abstract class Node {
     return null;
   }
 
+  /**
+   * Where all of the gradient of an output arrives: here, unless other outputs of the node were
+   * computed from it. @internal
+   */
+  edgeOfAll(outputNr: number): Edge {
+    return { node: this, outputNr };
+  }
+
   /** Whether `apply` runs user code, which may keep the tensors that it gets. */
   get runsUserCode(): boolean {
     return false;
@@ -212,10 +220,15 @@ export function changeHistory(t: Tensor, node: Node | null, outputNr: number): v
   const before = t.node as Node | null;
   if (before?.retained?.[t.outputNr] === t) {
     before.retained[t.outputNr] = undefined;
-    if (node !== null) (node.retained ??= [])[outputNr] = t;
+    if (node !== null) keepGradient({ node, outputNr }, t);
   }
   t.node = node;
   t.outputNr = outputNr;
+}
+
+/** Makes backward keep what arrives at an edge in the `.grad` of a tensor. */
+export function keepGradient({ node, outputNr }: Edge, t: Tensor): void {
+  (node.retained ??= [])[outputNr] = t;
 }
 
 export function alreadyReleased(name: string): AutogradError {

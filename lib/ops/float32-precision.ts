@@ -1,4 +1,5 @@
 /** The precision of products of float32 matrices on GPUs. */
+import { layers } from '../core/hooks.js';
 import { checkOneOf } from '../core/options.js';
 
 /**
@@ -46,8 +47,11 @@ export function setFloat32MatmulPrecision(next: Float32MatmulPrecision): void {
  * `torch.get_float32_matmul_precision`
  */
 export function getFloat32MatmulPrecision(): Float32MatmulPrecision {
+  layers.backend.capture?.dependsOn('getFloat32MatmulPrecision()', currentPrecision);
   return precision;
 }
+
+const currentPrecision = (): Float32MatmulPrecision => precision;
 
 /** The precision as the code that kernels get. @internal */
 export function float32PrecisionCode(): number {

@@ -243,6 +243,24 @@ const unrepeatable: Record<string, [name: RegExp, fn: (w: Tensor) => Tensor]> = 
 };
 
 describe('an effect that a graph cannot repeat', () => {
+  it('frees an argument at every call, and breaks the function', () => {
+    const sum = (x: Tensor, y: Tensor): Tensor => {
+      const z = x.add(1).add(y);
+      x.dispose();
+      return z.mul(2);
+    };
+    const fn = compile(sum);
+    for (let call = 0; call < 3; call++) {
+      const x = vector(1, 2);
+      assert.deepEqual(list(fn(x, vector(3, 4))), [10, 14]);
+      assert.equal(x.disposed, true);
+    }
+    assert.throws(
+      () => compile(sum, { fullgraph: true })(vector(1, 2), vector(3, 4)),
+      /dispose\(\) was called on a tensor that the function did not make/,
+    );
+  });
+
   for (const [what, [name, fn]] of Object.entries(unrepeatable)) {
     it(`is refused with fullgraph, with its place, and runs uncompiled without it: ${what}`, () => {
       assert.throws(

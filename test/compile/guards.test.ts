@@ -4,8 +4,10 @@ import {
   ArgumentError,
   compile,
   compiler,
+  getFloat32MatmulPrecision,
   nn,
   noGrad,
+  setFloat32MatmulPrecision,
   type Tensor,
   tensor,
   zeros,
@@ -191,6 +193,24 @@ describe('the guards of compile', () => {
     assert.deepEqual(list(fn(ones(2), layer)), [2]);
     layer.weight = new nn.Parameter(tensor([[2.5, 3.5]]));
     assert.deepEqual(list(fn(ones(2), layer)), [6]);
+  });
+
+  it('see the precision of products, where the function reads it', () => {
+    const fn = compile((x: Tensor) => x.mul(getFloat32MatmulPrecision() === 'high' ? 2 : 3), {
+      fullgraph: true,
+    });
+    try {
+      for (const [precision, value] of [
+        ['highest', 3],
+        ['high', 2],
+        ['highest', 3],
+      ] as const) {
+        setFloat32MatmulPrecision(precision);
+        assert.deepEqual(list(fn(ones(1))), [value]);
+      }
+    } finally {
+      setFloat32MatmulPrecision('highest');
+    }
   });
 
   it('capture a module again whose forward counts, so that it counts as when uncompiled', () => {

@@ -7,7 +7,6 @@ import { ArgumentError, ShardwiseError } from '../../core/errors.js';
 import { opByName } from '../../core/op.js';
 import { checkFunction, optionsOf, shown } from '../../core/options.js';
 import { kernelLoading } from '../../core/rank-runtime.js';
-import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
 import { isNumberInput } from '../capture/number-inputs.js';
@@ -15,7 +14,7 @@ import { whileCompiling } from '../compiling.js';
 import { isWorthFusing } from '../fusion/candidates.js';
 import { fusePointwise } from '../fusion/fuse.js';
 import { copyGraph } from '../graph/copy.js';
-import type { RunValue } from '../graph/effects.js';
+import type { EffectName, RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
 import { BySizes } from '../graph/symbols.js';
@@ -30,15 +29,20 @@ import { allButComputeBound, type Decomposed, decompose } from '../passes/decomp
 import { functionalise } from '../passes/functionalise.js';
 import { writeLowResults } from '../passes/low-results.js';
 import { buildPlan } from '../schedule/plan.js';
+import { BackwardPasses, type BackwardRuns } from './backward-passes.js';
 import {
   inputsOf,
   inScope,
   type LoweredFunction,
+  type LoweredFunctions,
   placesOf,
   runCompiled,
 } from './compiled-function.js';
 import { donatedValues } from './donated.js';
-import { type JointTrace, traceJoint } from './joint.js';
+import { traceJoint } from './joint.js';
+import type { JointTrace } from './joint-trace.js';
+import { replayOf } from './replayed-inputs.js';
+import { type Retrace, retraceOf } from './retrace.js';
 
 /** Compiles a lowered graph: the graph of local ops, and values like those it will get. */
 export type LoweredCompiler = (
@@ -149,15 +153,31 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
     const primals = [...exampleInputs, ...constants];
     const trace = tracedOrNull(module, primals);
     if (trace === null) return module.forward.bind(module);
-    const { graph } = trace.joint;
     // Decompositions of calls whose numbers differ from run to run are not known.
     const chosen = exampleInputs.some(isNumberInput) ? null : decomposed;
-    // What was changed in place could not be computed again.
-    if (chosen !== null || fwCompiler === runFused || graph.nodes.some(isTagged))
-      functionalise(graph);
-    if (chosen !== null) decompose(graph, chosen);
-    writeLowResults(graph);
-    return compileTrace(trace, primals, constants, { fwCompiler, bwCompiler, partitionFn });
+    const simplify = ({ joint: { graph } }: JointTrace): void => {
+      // What was changed in place could not be computed again.
+      if (chosen !== null || fwCompiler === runFused || graph.nodes.some(isTagged))
+        functionalise(graph);
+      if (chosen !== null) decompose(graph, chosen);
+      writeLowResults(graph);
+    };
+    simplify(trace);
+    const hasOthers = trace.roots.length + trace.views.length > 1;
+    const again = hasOthers ? retraceOf(module, primals) : null;
+    const retrace: Retrace | null =
+      again &&
+      ((pass) => {
+        const other = again(pass);
+        simplify(other);
+        return other;
+      });
+    const run = compileTrace(
+      { module, trace, primals, retrace },
+      { fwCompiler, bwCompiler, partitionFn },
+    );
+    if (constants.length === 0) return run;
+    return (...inputs) => run(...inputs, ...constants);
   };
   const aotBackend: CompileBackend = (module, exampleInputs) =>
     module.graph.symbols.length > 0
@@ -227,71 +247,88 @@ function tracedOrNull(module: GraphModule, primals: readonly RunValue[]): JointT
   }
 }
 
+/** A traced function, and what traces it again. */
+interface Traced {
+  readonly module: GraphModule;
+  readonly trace: JointTrace;
+  readonly primals: readonly RunValue[];
+  readonly retrace: Retrace | null;
+}
+
+/** Whether backward only computes: code of the program may do more, or not be linear. */
+const isSeparable = ({ graph }: GraphModule): boolean =>
+  graph.nodes.every(({ effect }) => effect === null || !CALLS_PROGRAM.has(effect));
+
+const CALLS_PROGRAM: ReadonlySet<EffectName> = new Set([
+  'registerHook',
+  'registerOpaque',
+  'callOpaque',
+  'applyFunction',
+]);
+
+/** What runs a traced function on all its primals. */
 function compileTrace(
-  trace: JointTrace,
-  primals: readonly RunValue[],
-  constants: readonly Tensor[],
+  { module, trace, primals, retrace }: Traced,
   { fwCompiler, bwCompiler, partitionFn }: Compilers,
 ): CompiledGraph {
   const { joint } = trace;
-  const hasBackward = trace.roots.length > 0;
-  const { forward, backward, saved } = hasBackward
-    ? checkPartition(joint, partitionFn(joint), partitionFn)
-    : { forward: joint.graph, backward: null, saved: [] };
-  if (backward !== null && joint.graph.title !== '') {
-    forward.title = joint.graph.title.replace('the graph', 'the forward graph');
-    backward.title = joint.graph.title.replace('the graph', 'the backward graph');
+  const title = joint.graph.title;
+  const partition =
+    trace.roots.length > 0 ? checkPartition(joint, partitionFn(joint), partitionFn) : null;
+  const { forward, saved } = partition ?? { forward: joint.graph, saved: [] };
+  if (partition !== null && title !== '') {
+    forward.title = title.replace('the graph', 'the forward graph');
+    partition.backward.title = title.replace('the graph', 'the backward graph');
   }
-  const locals = inputsOf(trace, primals);
-  const name = joint.graph.title.replace('the graph of ', '');
-  const run = compiled('fwCompiler', fwCompiler, forward, locals, (i) =>
+  const run = compiled('fwCompiler', fwCompiler, forward, inputsOf(trace, primals), (i) =>
     i < joint.forwardOutputs ? '' : 'saved for backward',
   );
   // A function that compiles both graphs is named once.
   const role = bwCompiler === fwCompiler ? 'fwCompiler' : 'bwCompiler';
+  const name = title.replace('the graph of ', '') || 'a function';
+  const compile = (graph: Graph, donated: readonly number[]): BackwardRuns =>
+    compiledBackward(role, bwCompiler, graph, donated);
   const donated = planBuilders.has(bwCompiler) ? donatedValues(joint, saved) : [];
-  let backwardGraph: LoweredFunction | null = null;
-  const fns = {
+  const places = placesOf(trace);
+  const savedPrimals = saved.map((value) => {
+    const at = joint.primals.findIndex(({ id }) => id === value.node.id);
+    return at < 0 ? -1 : ([...trace.locals, ...trace.wholes][at] as number);
+  });
+  const fns: LoweredFunctions = {
     trace,
-    places: placesOf(trace),
-    name: name === '' ? 'a function' : name,
-    site: hasBackward ? callSite() : '',
+    places,
+    name,
+    site: partition === null ? '' : callSite(),
     forward: makesPlan(fwCompiler) ? run : inScope(run),
-    backward: backward === null ? null : compiledBackward(role, bwCompiler, backward, donated),
-    donated,
-    backwardGraph: () => {
-      backwardGraph ??= runOpByOp(new GraphModule(backward as Graph), []);
-      return backwardGraph;
-    },
-    savedPrimals: saved.map((value) => {
-      const at = joint.primals.findIndex(({ id }) => id === value.node.id);
-      return at < 0 ? -1 : ([...trace.locals, ...trace.wholes][at] as number);
-    }),
+    backward:
+      partition && new BackwardPasses({ trace, partition, donated, compile, retrace, name }),
+    separable: isSeparable(module),
+    replay: partition && replayOf(module, primals, { trace, places }, savedPrimals),
+    savedPrimals,
     savesWhole: saved.map(({ node, output }) => (node.metas[output]?.placements ?? null) !== null),
   };
-  return (...inputs) =>
-    runCompiled(fns, constants.length === 0 ? inputs : [...inputs, ...constants]);
+  return (...inputs) => runCompiled(fns, inputs);
 }
 
-/** The backward function. One that leaves donated values as they are is made when it first runs. */
+/** What runs a backward graph. A plan that keeps donated values is made when it first runs. */
 function compiledBackward(
   role: string,
   compiler: LoweredCompiler,
   graph: Graph,
   donated: readonly number[],
-): (donates: boolean) => LoweredFunction {
+): BackwardRuns {
   const build = planBuilders.get(compiler);
+  let opByOp: LoweredFunction | null = null;
+  const onRequest = (): LoweredFunction => (opByOp ??= runOpByOp(new GraphModule(graph), []));
   if (build === undefined || donated.length === 0) {
     const run = compiled(role, compiler, graph, examplesOf(graph), () => 'a gradient');
-    return () => run;
+    return { compiled: () => run, opByOp: onRequest };
   }
   const donating = build(graph, donated);
   let keeping: LoweredFunction | null = null;
-  return (donates) => {
-    if (donates) return donating;
-    keeping ??= build(graph, []);
-    return keeping;
-  };
+  const either = (donates: boolean): LoweredFunction =>
+    donates ? donating : (keeping ??= build(graph, []));
+  return { compiled: either, opByOp: onRequest };
 }
 
 /**

@@ -3,31 +3,20 @@
  * together, and records one node of the tape whose backward runs the backward graph.
  */
 import { edgeOf } from '../../autograd/accumulate-grad.js';
-import { isGradEnabled, setGradEnabled } from '../../autograd/grad-mode.js';
-import { copyInLayoutOf, hasLayoutOf } from '../../autograd/gradient-layout.js';
-import {
-  alreadyReleased,
-  changeHistory,
-  type Edge,
-  type Gradients,
-  Node,
-  type NodeFacts,
-} from '../../autograd/node.js';
-import { SavedTensor } from '../../autograd/saved-tensor.js';
+import { setGradEnabled } from '../../autograd/grad-mode.js';
+import { changeHistory, type Edge, keepGradient } from '../../autograd/node.js';
 import { markAsynchronous } from '../../core/asynchronous.js';
-import { AutogradError } from '../../core/errors.js';
-import { hooks, inRegion, layers } from '../../core/hooks.js';
 import { scope } from '../../core/scope.js';
-import { adopt } from '../../core/scope-stack.js';
 import { heldOf } from '../../core/sharding.js';
-import type { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
-import { zeros } from '../../ops/factories.js';
-import { isDraw, type RunValue } from '../graph/effects.js';
-import { immediately } from '../lazy/lazily.js';
+import type { RunValue } from '../graph/effects.js';
+import type { Node } from '../graph/node.js';
 import { replayViews } from './aliases.js';
-import type { JointTrace, PrimalGradient, Root, VersionChanges } from './joint.js';
+import type { BackwardPasses } from './backward-passes.js';
+import { CompiledNode } from './compiled-node.js';
+import type { JointTrace, Root, VersionChanges } from './joint-trace.js';
 import type { LeafSource, OutputSource } from './output-sources.js';
+import type { Replay } from './replayed-inputs.js';
 
 /** Runs a lowered graph. Inputs and results are local tensors, and random states of draws. */
 export type LoweredFunction = (...inputs: readonly RunValue[]) => readonly RunValue[];
@@ -40,27 +29,35 @@ export interface LoweredFunctions {
   readonly name: string;
   readonly site: string;
   readonly forward: LoweredFunction;
-  /**
-   * Null if nothing has a gradient. With `donates`, what runs the graph overwrites and frees the
-   * donated values.
-   */
-  readonly backward: ((donates: boolean) => LoweredFunction) | null;
-  /** The same, op by op, made when a capture first asks for it. */
-  readonly backwardGraph: () => LoweredFunction;
+  /** Null if nothing has a gradient. */
+  readonly backward: BackwardPasses | null;
+  /** Whether several passes from single results add up to one from all. */
+  readonly separable: boolean;
+  /** What runs again for second derivatives; null if the function must not. */
+  readonly replay: Replay | null;
   /** For each saved value, the primal that it is; -1 for others. */
   readonly savedPrimals: readonly number[];
   /** Whether it is a distributed tensor, and not the local shard of one. */
   readonly savesWhole: readonly boolean[];
-  /** The positions of saved values that nobody else needs after a backward pass. */
-  readonly donated: readonly number[];
+}
+
+/** An output that a run makes as a view. @internal */
+export interface ViewPlace {
+  readonly output: number;
+  /** The output that it is made of; -1 for an input, or a result that is none of the outputs. */
+  readonly from: number;
+  /** The views, in order. */
+  readonly steps: readonly Node[];
+  /** Its position among the views with a history; -1 if it has none. */
+  readonly index: number;
 }
 
 /** Where results of a function are, looked up once. @internal */
 export interface OutputPlaces {
   /** For each output, the first one that is the same object. */
   readonly first: readonly number[];
-  /** The outputs that are views of inputs, or of other results. */
-  readonly views: readonly number[];
+  /** The outputs that are views of inputs, or of other results: each behind those it is made of. */
+  readonly views: readonly ViewPlace[];
   /** For each root, the output that it is; -1 for a primal. */
   readonly roots: readonly number[];
   /** For each gradient, the output that is its leaf; -1 for a primal. */
@@ -74,11 +71,36 @@ export function placesOf(trace: JointTrace): OutputPlaces {
   const { outputs, roots, gradients, retained, attributes } = trace;
   return {
     first: outputs.map((source) => outputs.indexOf(source)),
-    views: outputs.flatMap(({ kind }, i) => (kind === 'view' || kind === 'alias' ? [i] : [])),
+    views: viewPlaces(trace),
     roots: roots.map(({ source }) => (source.kind === 'primal' ? -1 : outputs.indexOf(source))),
     leaves: gradients.map(({ of }) => (typeof of === 'number' ? -1 : outputs.indexOf(of))),
     hasEpilogue: retained.length > 0 || attributes.length > 0,
   };
+}
+
+/** Views of views follow those that they are made of, so that gradients pass through these. */
+function viewPlaces({ outputs, views }: JointTrace): ViewPlace[] {
+  const chains = [...new Set(outputs)]
+    .flatMap((source) => chainOf(source) ?? [])
+    .sort((a, b) => a.steps.length - b.steps.length);
+  return chains.map(({ source, root, steps }, k) => {
+    const isPart = (of: (typeof chains)[0]): boolean =>
+      of.root === root && of.steps.every((step, i) => step === steps[i]);
+    const shorter = chains.slice(0, k).findLast(isPart);
+    return {
+      output: outputs.indexOf(source),
+      from: shorter === undefined ? -1 : outputs.indexOf(shorter.source),
+      steps: steps.slice(shorter?.steps.length ?? 0),
+      index: views.indexOf(source),
+    };
+  });
+}
+
+/** The views that an output is made by, and what they begin at; null for one that is no view. */
+function chainOf(source: OutputSource) {
+  if (source.kind === 'alias') return { source, root: `result ${source.at}`, steps: source.steps };
+  if (source.kind !== 'view') return null;
+  return { source, root: `primal ${source.view.index}`, steps: source.view.steps };
 }
 
 const OUTPUT_SHARES_MEMORY =
@@ -93,24 +115,35 @@ export function runCompiled(fns: LoweredFunctions, primals: readonly RunValue[])
   for (const i of trace.waited) markAsynchronous(localOf(primals[i] as Tensor) as Tensor, false);
   if (before !== null) countChanges(trace.versions, primals, before);
   const { outputs, outputCount } = trace;
-  const { first, views } = places;
+  const { first } = places;
   const results = new Array<Tensor>(outputs.length);
   for (let i = 0; i < outputs.length; i++) {
     const at = first[i] as number;
     results[i] =
       at < i ? (results[at] as Tensor) : resultOf(outputs[i] as OutputSource, values, primals);
   }
-  if (backward !== null) recordNode(fns, primals, values, results);
-  // Views are made when their base has its new history; a view that is given twice is one object.
-  for (let k = 0; k < views.length; k++) {
-    const i = views[k] as number;
-    const at = first[i] as number;
-    results[i] =
-      at < i ? (results[at] as Tensor) : viewOf(outputs[i] as OutputSource, values, primals);
-  }
+  const node = backward === null ? null : recordNode(fns, primals, values, results);
+  if (places.views.length > 0) makeViews(fns, results, node);
   if (places.hasEpilogue) finish(trace, primals, results);
   results.length = outputCount;
   return results;
+}
+
+/** Makes the views among the results when their bases have their new histories. */
+function makeViews(
+  { places }: LoweredFunctions,
+  results: Tensor[],
+  node: CompiledNode | null,
+): void {
+  const { first, views } = places;
+  for (const { output, from, steps, index } of views) {
+    const base = results[from < 0 ? output : from] as Tensor;
+    const view = replayViews(base, steps);
+    results[output] = view;
+    if (index >= 0) node?.addView(index, view, steps.length);
+  }
+  // A view that is given twice is one object.
+  for (let i = 0; i < results.length; i++) results[i] = results[first[i] as number] as Tensor;
 }
 
 /** Does what the lowered graph leaves to the end. */
@@ -122,7 +155,7 @@ function finish(
   const at = (source: OutputSource): Tensor => results[outputs.indexOf(source)] as Tensor;
   for (const source of retained) {
     const t = source.kind === 'primal' ? (primals[source.index] as Tensor) : at(source);
-    (t as Tensor & { retainGrad(): void }).retainGrad();
+    keepGradient(edgeOf(t) as Edge, t);
   }
   for (const [{ module, name, value }, source] of attributes)
     (module as Record<string, unknown>)[name] = source === null ? value : at(source);
@@ -199,23 +232,14 @@ function resultOf(
   return result;
 }
 
-function viewOf(
-  source: OutputSource,
-  values: readonly RunValue[],
-  primals: readonly RunValue[],
-): Tensor {
-  if (source.kind === 'alias') return replayViews(values[source.at] as Tensor, source.steps);
-  const { index, steps } = (source as OutputSource & { kind: 'view' }).view;
-  return replayViews(primals[index] as Tensor, steps);
-}
-
 /** A new leaf. It is there before the node that has an edge to it. */
 function leafOf(
   { data, type, requiresGrad }: LeafSource,
   values: readonly RunValue[],
   primals: readonly RunValue[],
 ): Tensor {
-  const t = data.kind === 'view' ? viewOf(data, values, primals) : resultOf(data, values, primals);
+  const base = resultOf(data, values, primals);
+  const t = data.kind === 'view' ? replayViews(base, data.view.steps) : base;
   return type === null ? t.requiresGrad_(requiresGrad) : new type(t, requiresGrad);
 }
 
@@ -224,7 +248,7 @@ function recordNode(
   primals: readonly RunValue[],
   values: readonly RunValue[],
   results: readonly Tensor[],
-): void {
+): CompiledNode {
   const { roots, joint } = fns.trace;
   const { leaves } = fns.places;
   const edges = fns.trace.gradients.map(({ of }, i) =>
@@ -246,112 +270,7 @@ function recordNode(
   const returned = new Set<Tensor>();
   for (let i = 0; i < results.length; i++) returned.add(heldOf(results[i] as Tensor));
   node.save(values.slice(joint.forwardOutputs), primals, returned);
-}
-
-/** The node of a compiled function on the tape. */
-class CompiledNode extends Node {
-  readonly name = 'CompiledFunction';
-  private readonly fns: LoweredFunctions;
-  private saved: readonly (SavedTensor | RunValue)[] = [];
-  private released = false;
-
-  constructor(fns: LoweredFunctions, edges: (Edge | null)[]) {
-    super(fns.trace.roots.length, edges);
-    this.fns = fns;
-  }
-
-  /** Inputs are saved by reference, as by eager ops; other values as results of this node. */
-  save(
-    values: readonly RunValue[],
-    primals: readonly RunValue[],
-    returned: ReadonlySet<Tensor>,
-  ): void {
-    this.saved = values.map((value, i) => {
-      if (!(value instanceof Tensor)) return value;
-      const primal = this.fns.savedPrimals[i] as number;
-      if (primal >= 0) return new SavedTensor(primals[primal] as Tensor, null);
-      const isOwn = this.fns.donated.includes(i) || returned.has(value);
-      return new SavedTensor(value, isOwn ? this : null, false);
-    });
-  }
-
-  /** Takes the donated values for this pass; false if it, or somebody else, needs one of them. */
-  private donates(): boolean {
-    const { task, saved } = this;
-    const { donated } = this.fns;
-    if (donated.length === 0 || layers.backend.capture !== null) return false;
-    if (task === null || !task.releases || task.outer !== null) return false;
-    const taken: Tensor[] = [];
-    for (let k = 0; k < donated.length; k++) {
-      const t = (saved[donated[k] as number] as SavedTensor).take();
-      if (t === null) return false;
-      taken.push(t);
-    }
-    for (const { storage } of taken) adopt(storage as Storage);
-    return true;
-  }
-
-  apply(grads: Gradients): Gradients {
-    if (this.released) throw alreadyReleased(this.name);
-    if (isGradEnabled()) throw noSecondDerivative(this.fns);
-    const { trace, backward, backwardGraph, savesWhole } = this.fns;
-    const donates = this.donates();
-    const saved = this.saved.map((value, i) => {
-      if (!(value instanceof SavedTensor)) return value;
-      const t = value.unpack(this.name, `saved value ${i}`, this, false);
-      return savesWhole[i] ? t : heldOf(t);
-    });
-    const tangents = trace.roots.map((root, i) => tangentOf(root, grads[i] ?? null));
-    // A capture records the ops of the graph, whatever a compiler has made of it.
-    const run = layers.backend.capture === null ? backward?.(donates) : backwardGraph();
-    if (donates) this.released = true;
-    const runNow = (): readonly RunValue[] =>
-      immediately(() => (run as LoweredFunction)(...saved, ...tangents));
-    const values =
-      hooks.profiler === null
-        ? runNow()
-        : inRegion('compiled', `${this.fns.name} backward`, runNow);
-    return trace.gradients.map((gradient) => gradientOf(gradient, values));
-  }
-
-  override facts(): NodeFacts | null {
-    if (this.released) return null;
-    return {
-      facts: [this.fns],
-      saved: this.saved.filter((value) => value instanceof SavedTensor),
-      draws: this.saved.filter((value) => isDraw(value)),
-    };
-  }
-
-  override release(): void {
-    this.released = true;
-    for (const value of this.saved) if (value instanceof SavedTensor) value.release();
-    this.saved = [];
-  }
-}
-
-function noSecondDerivative({ name, site }: LoweredFunctions): AutogradError {
-  const called = site === '' ? '' : ` and first called at ${site}`;
-  return new AutogradError(
-    `backward: expected createGraph to be false, because ${name}, which is compiled${called}, ` +
-      "has no second derivative. Use backend 'eager', or leave the function uncompiled.",
-    { op: 'CompiledFunction', function: name, at: site },
-  );
-}
-
-/** The local tangent as the backward graph expects it. */
-function tangentOf({ like, sharding }: Root, grad: Tensor | null): Tensor {
-  if (grad === null) return zerosLike(like);
-  const local = sharding === null ? grad : heldOf(sharding.fit(grad));
-  return hasLayoutOf(like, local) ? local : copyInLayoutOf(like, local);
-}
-
-function zerosLike(like: Tensor): Tensor {
-  return copyInLayoutOf(like, zeros(like.shape, { dtype: like.dtype, device: like.device }));
-}
-
-function gradientOf({ at, sharding }: PrimalGradient, values: readonly RunValue[]): Tensor | null {
-  if (at < 0) return null;
-  const local = values[at] as Tensor;
-  return sharding === null ? local : sharding.withLocal(local);
+  // What the program keeps of changed inputs is all of their gradients.
+  if (node.retained !== null && roots.length > 1) node.separate();
+  return node;
 }

@@ -11,7 +11,7 @@ import type { Edge, Node as TapeNode } from '../../autograd/node.js';
 import { isAsynchronous } from '../../core/asynchronous.js';
 import type { DrawParams } from '../../core/random.js';
 import { isNonOverlappingAndDense } from '../../core/shape.js';
-import { heldOf, type Sharding } from '../../core/sharding.js';
+import { heldOf } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
 import { type GradFn, Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
@@ -25,62 +25,18 @@ import type { GraphModule } from '../graph/graph-module.js';
 import type { HookParams } from '../graph/hook-effects.js';
 import type { Node, Value } from '../graph/node.js';
 import { GuardCollector } from '../guards/guard-collector.js';
-import { BACKWARD, type JointGraph } from '../partition/joint-graph.js';
-import { type LeafSource, type OutputSource, OutputSources } from './output-sources.js';
-import { arrivalsAt, reached, type Target } from './targets.js';
-
-/** A differentiable result: the gradient that it gets is a tangent of the joint graph. @internal */
-export interface Root {
-  /** The source of the result; a primal if the function changed an input in place. */
-  readonly source: OutputSource;
-  /** A tensor without memory, with the shape and strides that the local tangent must have. */
-  readonly like: Tensor;
-  readonly sharding: Sharding | null;
-}
-
-/** The gradient of a primal, or of a leaf that the function makes. @internal */
-export interface PrimalGradient {
-  /** The index among the primals of the front graph, or the leaf. */
-  readonly of: number | LeafSource;
-  /** Which result of backward; -1 if no gradient reaches it. */
-  readonly at: number;
-  readonly sharding: Sharding | null;
-}
-
-/** The changes that the version of a primal counts. @internal */
-export interface VersionChanges {
-  readonly primal: number;
-  readonly changes: number;
-}
-
-/** A traced front graph. @internal */
-export interface JointTrace {
-  readonly joint: JointGraph;
-  /** For each primal of the joint graph, the index of its tensor among those of the front graph. */
-  readonly locals: readonly number[];
-  /** The indices of distributed tensors that are primals as they are, behind the others. */
-  readonly wholes: readonly number[];
-  /**
-   * One for each result of the front graph, then those of attributes, and of tensors that results
-   * are views of; equal ones are one object.
-   */
-  readonly outputs: readonly OutputSource[];
-  /** How many of them are results of the front graph. */
-  readonly outputCount: number;
-  /** The attributes of modules that a run sets at its end, with the sources of tensors. */
-  readonly attributes: readonly (readonly [set: AttributeSet, source: OutputSource | null])[];
-  /** The tensors, no leaves, whose gradients are kept. */
-  readonly retained: readonly OutputSource[];
-  readonly roots: readonly Root[];
-  readonly gradients: readonly PrimalGradient[];
-  /** The primals that were results of collectives, and that the function waits for. */
-  readonly waited: readonly number[];
-  /**
-   * The versions of the primals, where the lowered graph may count others: it changes `data` as the
-   * tensor itself.
-   */
-  readonly versions: readonly VersionChanges[];
-}
+import { BACKWARD } from '../partition/joint-graph.js';
+import {
+  type GradientValue,
+  type JointTrace,
+  type PrimalGradient,
+  type Root,
+  type TracedPass,
+  type VersionChanges,
+  WHOLE_PASS,
+} from './joint-trace.js';
+import { type OutputSource, OutputSources } from './output-sources.js';
+import { arrivalsAt, endsAt, reached, type Target } from './targets.js';
 
 /**
  * Traces forward and, if gradients are recorded, backward. `primals`: the inputs of the front graph
@@ -88,7 +44,11 @@ export interface JointTrace {
  *
  * @throws CompileError for what the lowered graph cannot repeat
  */
-export function traceJoint(module: GraphModule, primals: readonly RunValue[]): JointTrace {
+export function traceJoint(
+  module: GraphModule,
+  primals: readonly RunValue[],
+  pass: TracedPass = WHOLE_PASS,
+): JointTrace {
   const recorder = new Recorder(new GuardCollector(), 'lowered');
   const given = primals.map((value) => {
     if (!isNumberInput(value)) return value;
@@ -97,8 +57,15 @@ export function traceJoint(module: GraphModule, primals: readonly RunValue[]): J
     );
   });
   return capturing(recorder, () =>
-    recording(recorder, () => new JointTracer(module, given, recorder).trace()),
+    recording(recorder, () => new JointTracer(module, given, recorder, pass).trace()),
   );
+}
+
+/** A root in a trace: the edge of its result, and the gradient that it gets. */
+interface TracedRoot {
+  readonly root: Root;
+  readonly edge: Edge;
+  readonly tangent: Tensor;
 }
 
 class JointTracer {
@@ -115,11 +82,18 @@ class JointTracer {
   /** The distributed ones, with the nodes of their local shards and of themselves. */
   private readonly wholes: { index: number; local: Node; node: Node }[] = [];
   private readonly sources: OutputSources;
+  private readonly pass: TracedPass;
 
-  constructor(module: GraphModule, primals: readonly RunValue[], recorder: Recorder) {
+  constructor(
+    module: GraphModule,
+    primals: readonly RunValue[],
+    recorder: Recorder,
+    pass: TracedPass,
+  ) {
     this.module = module;
     this.primals = primals;
     this.recorder = recorder;
+    this.pass = pass;
     this.sources = new OutputSources(module.graph, this.borrowed, recorder);
   }
 
@@ -148,14 +122,9 @@ class JointTracer {
     ];
     const tangents: Node[] = [];
     const roots = differentiable.map((t) => this.rootOf(t, tangents));
-    const edges = roots.map(({ edge }) => edge);
-    const targets = this.targetsOf(edges);
+    const targets = this.targetsOf(roots.map(({ edge }) => edge));
     const retained = this.retainedSources(dirty, targets);
-    const { gradients, values } = this.backward(
-      edges,
-      roots.map(({ tangent }) => tangent),
-      targets,
-    );
+    const { gradients, ends, values } = this.backward(roots, targets);
     const { graph } = recorder;
     graph.title = this.module.graph.title;
     graph.outputs = [...forward, ...values.map((t) => recorder.valueOf(heldOf(t)))];
@@ -170,6 +139,8 @@ class JointTracer {
       retained,
       roots: roots.map(({ root }) => root),
       gradients,
+      views: this.sources.views.map(([, source]) => source),
+      ends,
       waited,
       versions,
     };
@@ -329,7 +300,7 @@ class JointTracer {
   /** Whether two primals are on one memory. */
   private sharesMemory = false;
 
-  private rootOf(t: Tensor, tangents: Node[]): { root: Root; edge: Edge; tangent: Tensor } {
+  private rootOf(t: Tensor, tangents: Node[]): TracedRoot {
     const { shape, strides, dtype, device } = heldOf(t);
     const dense = isNonOverlappingAndDense(shape, strides);
     const local = fakeTensor({ shape, strides: dense ? strides : null, dtype, device });
@@ -357,32 +328,39 @@ class JointTracer {
   }
 
   private backward(
-    edges: readonly Edge[],
-    tangents: readonly Tensor[],
+    all: readonly TracedRoot[],
     targets: readonly Target[],
-  ): { gradients: PrimalGradient[]; values: Tensor[] } {
-    if (edges.length === 0) return { gradients: [], values: [] };
+  ): { gradients: PrimalGradient[]; ends: GradientValue[]; values: Tensor[] } {
+    if (all.length === 0) return { gradients: [], ends: [], values: [] };
     if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
       this.recorder.unsupported('an input was changed that shares memory with another input');
     this.recorder.tags = new Set([BACKWARD]);
-    const captures = targets.map(({ edge }) => edge);
+    const { roots, endsAtResults } = this.pass;
+    const chosen = roots === null ? all : roots.map((i) => all[i] as TracedRoot);
+    const edges = chosen.map(({ edge }) => edge);
+    const views = this.sources.views.map(([t]) => edgeOf(t) as Edge);
+    const places = [...all.map(({ edge }) => edge), ...views];
+    const ends = endsAtResults ? endsAt(edges, places) : [];
+    const tangents = chosen.map(({ tangent }) => tangent);
     const arrivals = arrivalsAt(targets);
     const found = runBackward(edges, () => tangents, {
       retainGraph: true,
       createGraph: false,
-      captures,
+      captures: [...targets.map(({ edge }) => edge), ...ends],
       only: null,
     });
     const values: Tensor[] = [];
-    const grads = new Map(targets.map((target, i) => [target, found[i] ?? null]));
-    const gradients = [...new Set([...arrivals, ...targets])].map((target) => {
-      const { of } = target;
-      const grad = grads.get(target) ?? null;
-      if (grad === null) return { of, at: -1, sharding: null };
+    const placed = (grad: Tensor | null): GradientValue => {
+      if (grad === null) return { at: -1, sharding: null };
       values.push(grad);
-      return { of, at: values.length - 1, sharding: grad.sharding };
-    });
-    return { gradients, values };
+      return { at: values.length - 1, sharding: grad.sharding };
+    };
+    const grads = new Map(targets.map((target, i) => [target, found[i] ?? null]));
+    const gradients = [...new Set([...arrivals, ...targets])].map((target) => ({
+      of: target.of,
+      ...placed(grads.get(target) ?? null),
+    }));
+    return { gradients, ends: found.slice(targets.length).map(placed), values };
   }
 
   private edgeOfPrimal(t: Tensor, i: number): Edge {

@@ -73,6 +73,12 @@ export class OutputSources {
     return this.known.get(t);
   }
 
+  /** The results that a run makes as views, with a history of their own. */
+  get views(): (readonly [Tensor, OutputSource])[] {
+    const isView = ({ kind }: OutputSource): boolean => kind === 'view' || kind === 'alias';
+    return [...this.known].filter(([t, source]) => isView(source) && t.currentGradFn !== null);
+  }
+
   /** Says which tensors will get sources, with their values in the front graph. */
   expect(all: readonly FrontResult[]): void {
     const { leaves } = this.recorder.epilogue;

@@ -1,6 +1,7 @@
 /** What backward of a compiled function leads to. */
 import { aheadOf } from '../../autograd/ahead.js';
-import type { Edge } from '../../autograd/node.js';
+import { type Edge, Node } from '../../autograd/node.js';
+import { CompileError } from '../../core/errors.js';
 import type { LeafSource } from './output-sources.js';
 
 /** A primal or a new leaf that may get a gradient, and where its gradient arrives. @internal */
@@ -27,4 +28,35 @@ export function arrivalsAt(targets: readonly Target[]): readonly Target[] {
   const arrivals: Target[] = [];
   for (const target of targets) target.edge.node.addObserver(() => arrivals.push(target));
   return arrivals;
+}
+
+/** Where a pass ends: what is in front of it belongs to other passes. */
+class PassEnd extends Node {
+  readonly name = 'PassEnd';
+
+  apply(): never {
+    throw new CompileError('backward ran across the end of a pass');
+  }
+}
+
+/**
+ * Makes the passes from `roots` end at these places: one new edge for each, at which the gradient
+ * arrives. It changes the tape, which must be that of a trace. @internal
+ */
+export function endsAt(roots: readonly Edge[], places: readonly Edge[]): Edge[] {
+  const ends = places.map(() => ({ node: new PassEnd(1, []), outputNr: 0 }));
+  const seen = new Set<Node>();
+  const queue = roots.map(({ node }) => node);
+  for (let node = queue.pop(); node !== undefined; node = queue.pop()) {
+    if (seen.has(node)) continue;
+    seen.add(node);
+    const { edges } = node;
+    for (const [i, edge] of edges.entries()) {
+      if (edge === null) continue;
+      const at = places.findIndex((p) => p.node === edge.node && p.outputNr === edge.outputNr);
+      if (at < 0) queue.push(edge.node);
+      else edges[i] = ends[at] as Edge;
+    }
+  }
+  return ends;
 }

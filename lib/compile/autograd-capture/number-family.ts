@@ -4,10 +4,10 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Tensor } from '../../core/tensor.js';
-import { withoutDraw } from '../capture/generalise.js';
 import { copyGraph } from '../graph/copy.js';
 import type { Graph } from '../graph/graph.js';
 import type { Node, Value } from '../graph/node.js';
+import { isSameStep } from '../graph/same-step.js';
 import { BackwardGraph } from './backward-graph.js';
 
 /** A plain number of a graph: an operand of a node, by its position. */
@@ -77,7 +77,8 @@ function differences(a: Graph, b: Graph): Place[] | null {
   const places: Place[] = [];
   for (const [i, node] of a.nodes.entries()) {
     const other = b.nodes[i] as Node;
-    if (!sameCall(node, other) || !same(node.into, other.into)) return null;
+    if (!isSameStep(node, other) || node.tensor !== other.tensor) return null;
+    if (!isDeepStrictEqual(node.metas, other.metas) || !same(node.into, other.into)) return null;
     if ((node.draw === null) !== (other.draw === null)) return null;
     if (node.draw !== null && partner.get(node.draw) !== other.draw) return null;
     for (const [input, value] of node.inputs.entries()) {
@@ -90,17 +91,4 @@ function differences(a: Graph, b: Graph): Place[] | null {
     }
   }
   return a.outputs.every((value, i) => same(value, b.outputs[i])) ? places : null;
-}
-
-function sameCall(a: Node, b: Node): boolean {
-  return (
-    a.kind === b.kind &&
-    a.op === b.op &&
-    a.effect === b.effect &&
-    a.mode === b.mode &&
-    a.tensor === b.tensor &&
-    a.inputs.length === b.inputs.length &&
-    isDeepStrictEqual(withoutDraw(a.params), withoutDraw(b.params)) &&
-    isDeepStrictEqual(a.metas, b.metas)
-  );
 }

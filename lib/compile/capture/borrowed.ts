@@ -3,7 +3,7 @@
  * storage without memory; after it, each gets all its fields back. So maps by tensor, closures,
  * hooks and `instanceof` work in a capture as they do in a run.
  */
-import { Node as TapeNode } from '../../autograd/node.js';
+import { keepGradient, Node as TapeNode } from '../../autograd/node.js';
 import { isAsynchronous, markAsynchronous } from '../../core/asynchronous.js';
 import { CompileError } from '../../core/errors.js';
 import { contiguousStrides, type Shape } from '../../core/shape.js';
@@ -14,6 +14,8 @@ import type { Tensor, VersionCounter } from '../../core/tensor.js';
 interface Fields {
   readonly values: Partial<Tensor>;
   readonly isAsynchronous: boolean;
+  /** Whether its node keeps its gradient, which a change in place would move to another node. */
+  readonly isRetained: boolean;
 }
 
 const FIELDS = [
@@ -37,8 +39,18 @@ const FIELDS = [
   'sharding',
 ] as const satisfies readonly (keyof Tensor)[];
 
+/** A storage like `real` that has no memory. */
+export function withoutMemory(real: Storage): Storage {
+  const made = new Storage(real.device, real.nbytes);
+  made.handle = real.handle === 0 ? 0 : FAKE_HANDLE;
+  made.refs = real.refs;
+  made.freedBy = real.freedBy;
+  made.explainAs(real);
+  return made;
+}
+
 /** The history of an input that is not a leaf. */
-class InputNode extends TapeNode {
+export class InputNode extends TapeNode {
   readonly name = 'Input';
 
   apply(): never {
@@ -56,6 +68,11 @@ export class Borrowed {
   /** Whether the capture has borrowed the tensor. */
   has(t: Tensor): boolean {
     return this.held.has(t);
+  }
+
+  /** Whether `dispose` was called on a borrowed tensor. */
+  get hasDisposed(): boolean {
+    return [...this.held].some(([t, { values }]) => t.disposed && !values.disposed);
   }
 
   /** The borrowed tensors on the storage that stands for a real one. */
@@ -78,7 +95,8 @@ export class Borrowed {
     if (t.base !== null) this.borrow(t.base);
     const values: Partial<Tensor> = {};
     for (const name of FIELDS) (values as Record<string, unknown>)[name] = t[name];
-    this.held.set(t, { values, isAsynchronous: isAsynchronous(t) });
+    const isRetained = (t.node as TapeNode | null)?.retained?.[t.outputNr] === t;
+    this.held.set(t, { values, isAsynchronous: isAsynchronous(t), isRetained });
     const { versionCounter } = t;
     if (versionCounter !== null && !this.versions.has(versionCounter))
       this.versions.set(versionCounter, versionCounter.value);
@@ -121,20 +139,17 @@ export class Borrowed {
   private standIn(real: Storage): Storage {
     const known = this.storages.get(real);
     if (known !== undefined) return known;
-    const made = new Storage(real.device, real.nbytes);
-    made.handle = FAKE_HANDLE;
-    made.refs = real.refs;
-    made.freedBy = real.freedBy;
-    made.explainAs(real);
-    if (real.handle === 0) made.handle = 0;
+    const made = withoutMemory(real);
     this.storages.set(real, made);
     return made;
   }
 
   /** Gives all tensors their fields back. */
   restore(): void {
-    for (const [tensor, { values, isAsynchronous: mark }] of this.held) {
+    for (const [tensor, { values, isAsynchronous: mark, isRetained }] of this.held) {
       Object.assign(tensor, values);
+      if (isRetained)
+        keepGradient({ node: tensor.node as TapeNode, outputNr: tensor.outputNr }, tensor);
       if (isAsynchronous(tensor) !== mark) markAsynchronous(tensor, mark);
     }
     for (const [counter, version] of this.versions) counter.value = version;

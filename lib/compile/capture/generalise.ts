@@ -10,6 +10,7 @@ import { Tensor } from '../../core/tensor.js';
 import { copyAtSizes, copyGraph } from '../graph/copy.js';
 import type { Graph } from '../graph/graph.js';
 import { formatMeta, type Node, type Value, type ValueMeta } from '../graph/node.js';
+import { withoutDraw } from '../graph/same-step.js';
 import { fitted, type SizeExpression } from '../graph/size-expression.js';
 import {
   hasParts,
@@ -285,12 +286,6 @@ function dynamicCopy(
 const drawOf = (node: Node): Value | null =>
   node.draw === null ? null : { node: node.draw, output: 0 };
 const orMissing = (value: Value | null): Value | undefined => value ?? undefined;
-
-/** The random state of a draw is another one at each capture; a run draws anew. */
-export function withoutDraw(params: object): object {
-  const { seedLow, seedHigh, offset, ...others } = params as Record<string, unknown>;
-  return others;
-}
 
 /** Numbers of elements up to which values of constants are compared. */
 const FEW = 4096;

@@ -51,7 +51,12 @@ function recordingFront<T>(recorder: Recorder, fn: () => T): T {
     layers.entry = entry;
     swapBackend(before);
   };
-  return installed(recorder, install, remove, fn);
+  return installed(recorder, install, remove, () => {
+    const result = fn();
+    if (recorder.borrowed.hasDisposed)
+      recorder.unsupported('dispose() was called on a tensor that the function did not make');
+    return result;
+  });
 }
 
 /** Runs `fn` with a recorder in place, which the functions install and remove. */

@@ -8,7 +8,7 @@ import process from 'node:process';
 
 /** A scope around a function. */
 export interface Scope {
-  /** Whether it is that of a whole file. */
+  /** Whether it is that of an ES module. */
   readonly isOfFile: boolean;
   /** The variables that functions in it use. */
   readonly variables: Readonly<Record<string, unknown>>;
@@ -77,11 +77,10 @@ export function surroundingsOf(fn: object): Surroundings | null {
   });
 }
 
-/** The scope of a file that is no ES module is an unnamed one. */
 function scopesIn(found: readonly FoundScope[]): Scope[] {
   const own = found.filter(({ description }) => !/^(Global|Script)/.test(description));
-  return own.map(({ description, object }, i) => ({
-    isOfFile: description === 'Module' || (description === 'Closure' && i === own.length - 1),
+  return own.map(({ description, object }) => ({
+    isOfFile: description === 'Module',
     variables: object,
   }));
 }

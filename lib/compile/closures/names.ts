@@ -14,12 +14,23 @@ export function namesIn(fn: object): ReadonlySet<string> {
   return names;
 }
 
-const ASSIGNED =
-  /(?<![\w$.#])([A-Za-z_$][\w$]*)\s*(?:\+\+|--|(?:\*\*|<<|>>>?|&&|\|\||\?\?|[-+*/%&|^])?=(?![=>]))|(?:\+\+|--)\s*([A-Za-z_$][\w$]*)(?![\w$]|\s*[.[])/g;
+const COUNTED =
+  /(?<![\w$.#])([A-Za-z_$][\w$]*)\s*(?:\+\+|--|(?:\*\*|<<|>>>?|&&|\|\||\?\?|[-+*/%&|^])=)|(?:\+\+|--)\s*([A-Za-z_$][\w$]*)(?![\w$]|\s*[.[])/g;
+const SET = /(?<![\w$.#])([A-Za-z_$][\w$]*)\s*=(?![=>])/g;
 
-/** The names to which the text of a function seems to assign: of its own variables, too. */
-export const namesAssignedIn = (fn: object): ReadonlySet<string> =>
-  new Set(Array.from(textOf(fn).matchAll(ASSIGNED), ([, name, other]) => name ?? other ?? ''));
+/**
+ * The names to which the text of a function seems to assign, its own variables among them. In a
+ * class, `name = value` declares a field.
+ */
+export function namesAssignedIn(fn: object): ReadonlySet<string> {
+  const text = textOf(fn);
+  const patterns = text.startsWith('class') ? [COUNTED] : [COUNTED, SET];
+  return new Set(
+    patterns.flatMap((pattern) =>
+      Array.from(text.matchAll(pattern), ([, name, other]) => name ?? other ?? ''),
+    ),
+  );
+}
 
 const PRIVATE_NAME = /#[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/gu;
 

@@ -75,8 +75,7 @@ export class MatcherFactory {
     const matcher = this.tensor(value, path);
     const names = propertiesOfProgram(value);
     if (names.length === 0) return matcher;
-    const slot: Slot = { current: null }; // the properties are copied: no object of the program
-    const fields = new Fields(names, this.items(value, names, path, false), slot);
+    const fields = new Fields(names, this.items(value, names, path, false), slotOf(value));
     return new WithProperties(matcher, fields, propertiesOfProgram);
   }
 
@@ -144,7 +143,7 @@ export class MatcherFactory {
     const inherited = inheritedNames(value);
     if (inherited.length === 0) return instance;
     const items = this.items(value, inherited, path, true);
-    const above = new Fields(inherited, items, { current: null });
+    const above = new Fields(inherited, items, slotOf(value));
     return new WithProperties(instance, above, inheritedNames);
   }
 
@@ -206,12 +205,14 @@ export class MatcherFactory {
   }
 
   private slot(value: object): Slot {
-    const slot: Slot = { current: null };
+    const slot = slotOf(value);
     this.seen.set(value, slot);
     this.slots.push(slot);
     return slot;
   }
 }
+
+const slotOf = (value: object): Slot => ({ current: null, first: new WeakRef(value) });
 
 let fieldsOfTensors = 0;
 

@@ -16,6 +16,8 @@ export abstract class Matcher {
 /** An object of the value, with the object that stood in its place in the latest call. */
 export interface Slot {
   current: object | null;
+  /** The object of the capture. */
+  readonly first: WeakRef<object>;
 }
 
 /** The same object, or the same plain value. */
@@ -42,7 +44,10 @@ export class Same extends Matcher {
   }
 }
 
-/** An object that stood at an earlier place, too. */
+/**
+ * An object that stood at another place, too: of the same call, if that has been compared, or else,
+ * as objects of modules and variables, that of the capture.
+ */
 export class Again extends Matcher {
   private readonly slot: Slot;
 
@@ -52,7 +57,8 @@ export class Again extends Matcher {
   }
 
   matches(value: unknown): boolean {
-    return value === this.slot.current;
+    const { current, first } = this.slot;
+    return value === (current ?? first.deref());
   }
 
   difference(path: string, value: unknown): Difference | null {

@@ -161,7 +161,12 @@ function reachedFrom(values: readonly Value[], known: ReadonlySet<Node>): Set<No
   return reached;
 }
 
-function backwardGraph(joint: JointGraph, plan: BackwardPlan, saved: readonly NodeValue[]): Graph {
+/** Backward: from the saved values and the tangents to the gradients. @internal */
+export function backwardGraph(
+  joint: JointGraph,
+  plan: BackwardPlan,
+  saved: readonly NodeValue[],
+): Graph {
   const graph = new Graph();
   const copies = new Map<Node, Node>();
   const inputs = new ValueMap<Node>();

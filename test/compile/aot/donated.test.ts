@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { buildPlan } from '../../../lib/compile/schedule/plan.js';
 import {
-  AutogradError,
   autograd,
   compile,
   memory,
@@ -146,10 +145,10 @@ describe('a compiled function whose backward overwrites what forward saved', () 
       assert.deepEqual(run(compile(fn, { backend, fullgraph: true })), run(fn));
     });
 
-    it(`refuses a second pass, and a second derivative before any (${backend})`, () => {
+    it(`refuses a second pass, but after one with a history (${backend})`, () => {
       const compiled = compile(lossOf, { backend, fullgraph: true });
       const y = compiled(...operands());
-      assert.throws(() => y.backward({ createGraph: true }), AutogradError);
+      y.backward({ createGraph: true });
       y.backward();
       assert.throws(() => y.backward(), /retainGraph/);
     });

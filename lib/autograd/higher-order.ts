@@ -1,0 +1,9 @@
+/** Whether the program differentiates gradients. */
+
+/**
+ * Set by the first backward pass with `createGraph`, also one in a capture. From then on compiled
+ * functions keep all of their inputs for backward, which second derivatives need.
+ *
+ * @internal
+ */
+export const higherOrder: { isUsed: boolean } = { isUsed: false };

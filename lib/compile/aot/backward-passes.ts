@@ -1,0 +1,166 @@
+/**
+ * The backward graphs of a compiled function: one for passes in which all its results have
+ * gradients, and others that are made when a pass asks for them. A gradient that is missing must
+ * not become zeros, which give NaN where they meet infinity.
+ *
+ * @see PyTorch pull request 186355
+ */
+import { AutogradError, ShardwiseError } from '../../core/errors.js';
+import { layers } from '../../core/hooks.js';
+import { outsideScopes } from '../../core/scope-stack.js';
+import { whileCompiling } from '../compiling.js';
+import type { Graph } from '../graph/graph.js';
+import { immediately } from '../lazy/lazily.js';
+import type { JointGraph, Partition } from '../partition/joint-graph.js';
+import { otherBackward } from '../partition/other-backward.js';
+import type { LoweredFunction } from './compiled-function.js';
+import type { GradientValue, JointTrace, PrimalGradient, TracedPass } from './joint-trace.js';
+import type { Retrace } from './retrace.js';
+
+/** What runs a backward graph. @internal */
+export interface BackwardRuns {
+  /** With `donates`, what runs the graph overwrites and frees the donated values. */
+  readonly compiled: (donates: boolean) => LoweredFunction;
+  /** The same, op by op, made when a capture first asks for it. */
+  readonly opByOp: () => LoweredFunction;
+}
+
+/** A backward graph, what it takes and what it returns. @internal */
+export interface BackwardPass extends BackwardRuns {
+  /** The roots whose tangents it takes, behind the saved values. */
+  readonly tangents: readonly number[];
+  /** The values that it takes, by position among those that forward saves. */
+  readonly saved: readonly number[];
+  /** The positions, among these, of values that nobody else needs after it. */
+  readonly donated: readonly number[];
+  readonly gradients: readonly PrimalGradient[];
+  /** What arrives at each root and view, if it ends there; else empty. */
+  readonly ends: readonly GradientValue[];
+}
+
+/** What backward graphs are made of. @internal */
+export interface BackwardSource {
+  readonly trace: JointTrace;
+  readonly partition: Partition;
+  /** The positions of saved values that nobody else needs after a backward pass. */
+  readonly donated: readonly number[];
+  /** Compiles a backward graph whose inputs at these positions are donated. */
+  readonly compile: (graph: Graph, donated: readonly number[]) => BackwardRuns;
+  /** Null if one pass is all that there are. */
+  readonly retrace: Retrace | null;
+  /** The name of the function, for errors. */
+  readonly name: string;
+}
+
+/** The graphs for different sets of gradients that a function keeps; the oldest goes. */
+const MAX_PASSES = 16;
+
+/** @internal */
+export class BackwardPasses {
+  /** The pass in which all results have gradients. */
+  readonly whole: BackwardPass;
+  private readonly source: BackwardSource;
+  private readonly others = new Map<string, BackwardPass>();
+  private separated: readonly BackwardPass[] | null = null;
+
+  constructor(source: BackwardSource) {
+    this.source = source;
+    const { trace, partition, donated, compile } = source;
+    this.whole = {
+      ...compile(partition.backward, donated),
+      tangents: trace.roots.map((_, i) => i),
+      saved: partition.saved.map((_, i) => i),
+      donated,
+      gradients: trace.gradients,
+      ends: [],
+    };
+  }
+
+  /** The pass in which these roots have gradients. @throws AutogradError if there can be none */
+  of(roots: readonly number[]): BackwardPass {
+    const { whole, others } = this;
+    if (roots.length === whole.tangents.length) return whole;
+    const key = roots.join();
+    const pass = others.get(key) ?? this.made({ roots, endsAtResults: false });
+    others.delete(key);
+    others.set(key, pass);
+    if (others.size > MAX_PASSES) others.delete([...others.keys()][0] as string);
+    return pass;
+  }
+
+  /** For each root, the pass from there to primals and other results. @throws AutogradError */
+  get separate(): readonly BackwardPass[] {
+    this.separated ??= this.whole.tangents.map((i) =>
+      this.made({ roots: [i], endsAtResults: true }),
+    );
+    return this.separated;
+  }
+
+  private made(pass: TracedPass): BackwardPass {
+    const { name, trace } = this.source;
+    try {
+      return whileCompiling(trace.joint.graph.title, () =>
+        outsideCaptures(() => this.traced(pass)),
+      );
+    } catch (error) {
+      if (!(error instanceof ShardwiseError)) throw error;
+      throw noOtherPass(name, pass, error);
+    }
+  }
+
+  private traced(pass: TracedPass): BackwardPass {
+    const { partition, donated, compile, retrace } = this.source;
+    const roots = pass.roots as readonly number[];
+    const first = this.source.trace;
+    const trace = (retrace as Retrace)(pass);
+    if (!isSameFunction(trace, first)) throw new AutogradError('it was traced otherwise before');
+    const { joint } = trace;
+    const { backward, saved } = otherBackward(
+      { joint: first.joint, partition },
+      joint,
+      roots.map((i) => joint.tangents[i] as JointGraph['tangents'][number]),
+    );
+    backward.title = partition.backward.title;
+    // The passes of single roots read the values one after the other.
+    const free = pass.endsAtResults
+      ? []
+      : saved.flatMap((at, i) => (donated.includes(at) ? i : []));
+    return {
+      ...compile(backward, free),
+      tangents: roots,
+      saved,
+      donated: free,
+      gradients: trace.gradients,
+      ends: trace.ends,
+    };
+  }
+}
+
+/** Runs a function as if the backward pass that it is in were not recorded. */
+function outsideCaptures<T>(fn: () => T): T {
+  const { capture } = layers.backend;
+  const run = (): T => immediately(() => outsideScopes(fn));
+  return capture === null ? run() : capture.outside(run);
+}
+
+function isSameFunction(a: JointTrace, b: JointTrace): boolean {
+  return (
+    a.roots.length === b.roots.length &&
+    a.gradients.length === b.gradients.length &&
+    a.gradients.every(({ of }, i) => placeOf(of) === placeOf(b.gradients[i]?.of))
+  );
+}
+
+/** Two traces have leaves of their own. */
+const placeOf = (of: PrimalGradient['of'] | undefined): unknown =>
+  typeof of === 'object' ? 'leaf' : of;
+
+function noOtherPass(name: string, { roots }: TracedPass, cause: ShardwiseError): AutogradError {
+  const which = (roots ?? []).join(', ');
+  return new AutogradError(
+    `backward: expected gradients of all results of ${name}, which is compiled, got those of ` +
+      `${which} only, and its graph for these could not be made: ${cause.message}. Use backend ` +
+      "'eager', or leave the function uncompiled.",
+    { op: 'CompiledFunction', function: name, roots },
+  );
+}
