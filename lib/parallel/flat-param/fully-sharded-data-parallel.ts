@@ -118,13 +118,14 @@ export class FullyShardedDataParallel<
 
   /** Prepares the wrappers below, too: a capture begins anew once for all of them. */
   private makeReady(): void {
-    for (const each of this.modules()) if (each instanceof FullyShardedDataParallel) each.makeOwn();
+    const wrappers = [...this.modules()].filter((m) => m instanceof FullyShardedDataParallel);
+    for (const each of wrappers) each.#unit.endUnfinished();
     if (!this.#unit.isSummoned) this.#unit.takeOver();
+    for (const each of wrappers) each.makeOwn();
   }
 
   /** Makes what the wrapper makes once. */
   private makeOwn(): void {
-    this.#unit.endUnfinished();
     if (this.isReady) return;
     this.convertBuffers();
     this.#unit.state?.initialize();

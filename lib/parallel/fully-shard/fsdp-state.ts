@@ -139,7 +139,9 @@ export class FSDPState implements GroupUser {
       this.group.useWholeOfForward();
       return args;
     }
-    if (this.root === null) compiler.beforeCapture(() => this.initialize());
+    const { root, group } = this;
+    if (root === null) compiler.beforeCapture(() => this.initialize());
+    else if (group.isConverted) compiler.beforeCapture(() => group.initialize(root.comm));
     const given = this.castInputs(args);
     this.group.preForward();
     this.watchInputs(given);
