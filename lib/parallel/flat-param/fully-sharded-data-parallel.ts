@@ -105,14 +105,14 @@ export class FullyShardedDataParallel<
   /** Before a forward, and in the root before all: takes over what the program has changed. */
   private prepare(): undefined {
     const unit = this.#unit;
-    if (!this.isReady || unit.isUnfinished || unit.isStale)
-      compiler.beforeCapture(() => this.makeReady());
-    if (unit.isSummoned)
+    if (unit.isSummoned && !unit.isUnfinished)
       throw new ShardingError(
         `${OP}: expected no forward while modules hold whole parameters, got one in ` +
           'summonFullParams. Run the model after it.',
         { op: OP },
       );
+    if (!this.isReady || unit.isUnfinished || unit.isStale)
+      compiler.beforeCapture(() => this.makeReady());
     return undefined;
   }
 
@@ -120,8 +120,9 @@ export class FullyShardedDataParallel<
   private makeReady(): void {
     const wrappers = [...this.modules()].filter((m) => m instanceof FullyShardedDataParallel);
     for (const each of wrappers) each.#unit.endUnfinished();
-    if (!this.#unit.isSummoned) this.#unit.takeOver();
+    this.#unit.takeOver();
     for (const each of wrappers) each.makeOwn();
+    this.#unit.takeOver(); // shards have other memory now
   }
 
   /** Makes what the wrapper makes once. */
