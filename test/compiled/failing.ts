@@ -28,8 +28,6 @@ const listed = (
 
 /** Why: graphs repeat no JavaScript. */
 const COUNTS = 'it counts or keeps what JavaScript does that is part of a graph';
-/** Why: backward of a graph is one node. */
-const TOGETHER = 'the gradients of a graph come together';
 /** Why: graphs free memory at other times. */
 const MEMORY = 'it counts bytes, and a graph keeps others';
 /** Why: the modules of a graph do not run. */
@@ -87,22 +85,65 @@ export const failing: readonly Failing[] = [
     DECOMPOSED,
   ),
   listed(
-    TOGETHER,
-    'parallel/data-parallel/buckets.test.ts',
-    'buckets follow the parameters in reverse, and from the second step on the order of gradients',
-    AOT,
-  ),
-  listed(
-    TOGETHER,
-    'parallel/data-parallel/reduction.test.ts',
-    'the reduction of DistributedDataParallel starts the reduction of a bucket before later gradients have come, in the same order on all ranks',
-    AOT,
-  ),
-  listed(
     MEMORY,
     'parallel/data-parallel/reduction.test.ts',
     'the reduction of DistributedDataParallel copies each gradient once, into its bucket, and keeps no other memory for it',
     AOT,
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/gathers.test.ts',
+    'a flat parameter is gathered in time with {}',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/gathers.test.ts',
+    'a flat parameter is gathered in time with {"forwardPrefetch":true}',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/gathers.test.ts',
+    'a flat parameter is gathered in time with {"backwardPrefetch":"BACKWARD_POST"}',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/gathers.test.ts',
+    'a flat parameter is gathered in time with {"backwardPrefetch":null}',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/gathers.test.ts',
+    'a flat parameter is gathered in time with {"shardingStrategy":"SHARD_GRAD_OP"}',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/gathers.test.ts',
+    'a flat parameter has no whole memory between steps with FULL_SHARD',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/gathers.test.ts',
+    'a flat parameter has no whole memory between steps with SHARD_GRAD_OP',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/steps.test.ts',
+    'a step of a FullyShardedDataParallel computes without gradients, and keeps nothing',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/limit-all-gathers.test.ts',
+    'limitAllGathers of true hands memory from gather to gather',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/limit-all-gathers.test.ts',
+    'limitAllGathers of false frees memory when compute has run',
+  ),
+  listed(
+    COUNTS,
+    'parallel/flat-param/limit-all-gathers.test.ts',
+    'limitAllGathers of undefined hands memory from gather to gather',
   ),
   listed(
     COUNTS,

@@ -105,26 +105,28 @@ export class FullyShardedDataParallel<
   /** Before a forward, and in the root before all: takes over what the program has changed. */
   private prepare(): undefined {
     const unit = this.#unit;
-    if (!this.isReady || unit.isUnfinished || unit.isStale)
-      compiler.beforeCapture(() => this.makeReady());
-    if (unit.isSummoned)
+    if (unit.isSummoned && !unit.isUnfinished)
       throw new ShardingError(
         `${OP}: expected no forward while modules hold whole parameters, got one in ` +
           'summonFullParams. Run the model after it.',
         { op: OP },
       );
+    if (!this.isReady || unit.isUnfinished || unit.isStale)
+      compiler.beforeCapture(() => this.makeReady());
     return undefined;
   }
 
   /** Prepares the wrappers below, too: a capture begins anew once for all of them. */
   private makeReady(): void {
-    for (const each of this.modules()) if (each instanceof FullyShardedDataParallel) each.makeOwn();
-    if (!this.#unit.isSummoned) this.#unit.takeOver();
+    const wrappers = [...this.modules()].filter((m) => m instanceof FullyShardedDataParallel);
+    for (const each of wrappers) each.#unit.endUnfinished();
+    this.#unit.takeOver();
+    for (const each of wrappers) each.makeOwn();
+    this.#unit.takeOver(); // shards have other memory now
   }
 
   /** Makes what the wrapper makes once. */
   private makeOwn(): void {
-    this.#unit.endUnfinished();
     if (this.isReady) return;
     this.convertBuffers();
     this.#unit.state?.initialize();

@@ -140,8 +140,10 @@ export class FSDPState implements GroupUser {
       (this.group.inStep ?? this.group).useWholeOfForward();
       return given;
     }
-    if (this.root === null) compiler.beforeCapture(() => this.initialize());
-    if (this.root?.state === this && this.group.inStep !== null) this.root.comm.order.forget();
+    const { root, group } = this;
+    if (root === null) compiler.beforeCapture(() => this.initialize());
+    else if (group.isConverted) compiler.beforeCapture(() => group.initialize(root.comm));
+    if (root?.state === this && group.inStep !== null) root.comm.order.forget();
     this.group.preForward();
     this.watchInputs(given);
     return given;

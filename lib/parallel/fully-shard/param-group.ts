@@ -163,10 +163,15 @@ export class FSDPParamGroup implements GroupOfOps {
     });
   }
 
+  /** Whether `module.to` gave the parameters another dtype since the memory was made. @internal */
+  get isConverted(): boolean {
+    return this.memory?.hasDtype() === false;
+  }
+
   /** Starts to gather the parameters, unless they are whole or a gather is under way. @internal */
   unshard(): void {
     if (this.memory === null || this.shardedState === 'UNSHARDED' || this.isGathering) return;
-    if (!this.memory.hasDtype()) this.initialize(this.comm as CommContext);
+    if (this.isConverted) this.initialize(this.comm as CommContext);
     this.memory.startGather();
     this.gathered = versionOf(this.parameters);
     this.isGathering = true;
@@ -241,9 +246,8 @@ export class FSDPParamGroup implements GroupOfOps {
   finishUnshard(keepsRows: boolean, isInGraph: boolean): readonly Tensor[] {
     const isForward = this.trainingState === TrainingState.FORWARD;
     this.waitForUnshard(keepsRows && isForward);
-    const { memory } = this;
     // Autograd gives each forward a history of its own; graphs have none.
-    const whole = (isInGraph ? memory?.lastingWhole() : memory?.wholeParameters()) ?? [];
+    const whole = (isInGraph ? this.memory?.lastingWhole() : this.memory?.wholeParameters()) ?? [];
     if (isForward) {
       this.whole = whole;
       this.isInGraph = isInGraph;
@@ -263,9 +267,8 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   describeWhole(): Description[] {
-    const { memory } = this;
-    if (memory === null) return [];
-    const { computeDtype: dtype, device } = memory;
+    if (this.memory === null) return [];
+    const { computeDtype: dtype, device } = this.memory;
     return this.parameters.map(({ wholeShape: shape }) => ({ shape, dtype, device }));
   }
 
@@ -379,9 +382,8 @@ export class FSDPParamGroup implements GroupOfOps {
   reduceAccumulated(): void {
     const { reduction } = this;
     if (!this.reducesGradients || !reduction?.hasPending(this.allReducesGradients)) return;
-    const none = this.parameters.map(() => null);
-    for (const [i, grad] of reduceInto(this, none).entries())
-      if (grad) this.parameters[i]?.addGradient(grad);
+    const grads = reduceInto(this, Array(this.parameters.length).fill(null));
+    for (const [i, grad] of grads.entries()) if (grad) this.parameters[i]?.addGradient(grad);
   }
 
   /** Brings the group back to its state between steps, after an error anywhere. @internal */
