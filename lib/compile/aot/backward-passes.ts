@@ -113,7 +113,8 @@ export class BackwardPasses {
     const roots = pass.roots as readonly number[];
     const first = this.source.trace;
     const trace = (retrace as Retrace)(pass);
-    if (!isSameFunction(trace, first)) throw new AutogradError('it was traced otherwise before');
+    const gradients = inOrderOf(first, trace);
+    if (gradients === null) throw new AutogradError('it was traced otherwise before');
     const { joint } = trace;
     const { backward, saved } = otherBackward(
       { joint: first.joint, partition },
@@ -130,7 +131,7 @@ export class BackwardPasses {
       tangents: roots,
       saved,
       donated: free,
-      gradients: trace.gradients,
+      gradients,
       ends: trace.ends,
     };
   }
@@ -143,12 +144,18 @@ function outsideCaptures<T>(fn: () => T): T {
   return capture === null ? run() : capture.outside(run);
 }
 
-function isSameFunction(a: JointTrace, b: JointTrace): boolean {
-  return (
-    a.roots.length === b.roots.length &&
-    a.gradients.length === b.gradients.length &&
-    a.gradients.every(({ of }, i) => placeOf(of) === placeOf(b.gradients[i]?.of))
-  );
+/**
+ * The gradients of a later trace in the order of the first, which the node of the function has;
+ * null if the function is another one.
+ */
+function inOrderOf(first: JointTrace, later: JointTrace): readonly PrimalGradient[] | null {
+  const byTarget = new Map(later.gradients.map((gradient) => [gradient.target, gradient]));
+  const found = first.gradients.map(({ target, of }) => {
+    const gradient = byTarget.get(target);
+    return gradient !== undefined && placeOf(gradient.of) === placeOf(of) ? gradient : null;
+  });
+  const isSame = first.roots.length === later.roots.length && byTarget.size === found.length;
+  return isSame && !found.includes(null) ? (found as PrimalGradient[]) : null;
 }
 
 /** Two traces have leaves of their own. */

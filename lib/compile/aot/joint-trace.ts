@@ -25,6 +25,8 @@ export interface GradientValue {
 export interface PrimalGradient extends GradientValue {
   /** The index among the primals of the front graph, or the leaf. */
   readonly of: number | LeafSource;
+  /** Its position among all that the function has: a pass may come to them in another order. */
+  readonly target: number;
 }
 
 /** The backward pass that a trace runs. @internal */

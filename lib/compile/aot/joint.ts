@@ -355,11 +355,11 @@ class JointTracer {
       values.push(grad);
       return { at: values.length - 1, sharding: grad.sharding };
     };
-    const grads = new Map(targets.map((target, i) => [target, found[i] ?? null]));
-    const gradients = [...new Set([...arrivals, ...targets])].map((target) => ({
-      of: target.of,
-      ...placed(grads.get(target) ?? null),
-    }));
+    const positions = new Map(targets.map((target, i) => [target, i]));
+    const gradients = [...new Set([...arrivals, ...targets])].map((target) => {
+      const position = positions.get(target) as number;
+      return { of: target.of, target: position, ...placed(found[position] ?? null) };
+    });
     return { gradients, ends: found.slice(targets.length).map(placed), values };
   }
 
