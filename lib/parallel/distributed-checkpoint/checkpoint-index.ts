@@ -88,10 +88,16 @@ export function reportFilesOf(folder: string, generation: number, token: string)
 const shardFile = /^generation-\d+-rank-\d+\.safetensors$/;
 const anyFile =
   /^generation-\d+-(rank-\d+\.safetensors|(rank-\d+|done)\.[0-9a-f]+\.json)(\..*\.partial)?$/;
+const indexFile = /^checkpoint\.index\.json(\..*\.partial)?$/;
 
 /** Whether a file of a folder belongs to a generation, or is a temporary file of one that does. */
 export function isOfGeneration(name: string): boolean {
   return anyFile.test(name);
+}
+
+/** Whether a file of a folder belongs to a checkpoint. */
+export function isOfCheckpoint(name: string): boolean {
+  return isOfGeneration(name) || indexFile.test(name);
 }
 
 /** @throws CheckpointError unless the text is an index whose chunks are whole tensors */

@@ -13,7 +13,13 @@ import {
   signalOf,
   watchSignals,
 } from './signals.js';
-import { completeSteps, removeOldSteps, stepFolder } from './step-folders.js';
+import {
+  completeSteps,
+  removeOldSteps,
+  type StepFolder,
+  stepFolder,
+  stepsOf,
+} from './step-folders.js';
 
 const OP = 'Checkpointer';
 
@@ -137,19 +143,31 @@ export class Checkpointer {
     return folder;
   }
 
-  /** A save would be older than the checkpoints of another run, and be removed. */
+  /**
+   * A save would be older than the checkpoints of another run, and be removed; or it would replace
+   * what a link names. @throws CheckpointError
+   */
   private async checkFolder(step: number): Promise<void> {
-    if (this.isChecked) return;
-    const steps = await this.ranks.fromFirst(OP, () => completeSteps(this.folder));
-    const later = steps.find((each) => each > step && !this.damaged.has(each));
-    if (later !== undefined)
+    const steps = await this.ranks.fromFirst(OP, () => stepsOf(this.folder));
+    const folderOf = (each: StepFolder): string => stepFolder(this.folder, each.step);
+    const later = steps.find(
+      (each) => each.isComplete && each.step > step && !this.damaged.has(each.step),
+    );
+    if (later !== undefined && !this.isChecked)
       throw new CheckpointError(
         `${OP}: expected a folder without checkpoints of later steps than ${step}, got ` +
-          `${stepFolder(this.folder, later)}. Call resume before the first step to go on with ` +
-          'that run, or give another folder.',
-        { folder: this.folder, step, later },
+          `${folderOf(later)}. Call resume before the first step to go on with that run, or give ` +
+          'another folder.',
+        { folder: this.folder, step, later: later.step },
       );
     this.isChecked = true;
+    const link = steps.find((each) => each.isLink && each.step === step);
+    if (link !== undefined)
+      throw new CheckpointError(
+        `${OP}: ${folderOf(link)} is a link: this save would replace the checkpoint that it ` +
+          'names. Remove the link, or give another folder.',
+        { folder: this.folder, step },
+      );
   }
 
   /**
