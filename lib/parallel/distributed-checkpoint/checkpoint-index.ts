@@ -6,7 +6,6 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { numelOf } from '../../core/shape.js';
 import { CheckpointError, type DTypeName, dtypeByName } from '../../index.js';
-import type { ReportFiles } from './report-files.js';
 
 export const INDEX_NAME = 'checkpoint.index.json';
 const FORMAT = 'shardwise checkpoint';
@@ -76,16 +75,8 @@ export function shardFileName(generation: number, rank: number): string {
   return `generation-${generation}-rank-${rank}.safetensors`;
 }
 
-/**
- * The files by which ranks report while they save in the background; `token` is new in each save.
- */
-export function reportFilesOf(folder: string, generation: number, token: string): ReportFiles {
-  const fileOf = (who: string): string =>
-    path.join(folder, `generation-${generation}-${who}.${token}.json`);
-  return { ofRank: (rank) => fileOf(`rank-${rank}`), verdict: fileOf('done') };
-}
-
 const shardFile = /^generation-\d+-rank-\d+\.safetensors$/;
+// Earlier versions had reports of ranks, in JSON.
 const anyFile =
   /^generation-\d+-(rank-\d+\.safetensors|(rank-\d+|done)\.[0-9a-f]+\.json)(\..*\.partial)?$/;
 const indexFile = /^checkpoint\.index\.json(\..*\.partial)?$/;

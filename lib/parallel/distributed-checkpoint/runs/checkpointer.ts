@@ -98,7 +98,8 @@ export class Checkpointer {
    * a rank has a signal to stop: then it also ends the process.
    *
    * @param step - a whole number from 0
-   * @throws CheckpointError if a rank cannot write, also in the save before; ArgumentError
+   * @throws CheckpointError if a rank cannot write, also in the save before; CollectiveError if one
+   * has died, or does not come within `timeoutMs` of the process group; ArgumentError
    */
   async step(step: number, state: CheckpointState): Promise<void> {
     checkNumber(`${OP}.step`, 'step', step, { from: 0, whole: true });
@@ -121,7 +122,7 @@ export class Checkpointer {
    * comes during it ends the process at the next step, or when this is closed.
    *
    * @returns the folder of the checkpoint
-   * @throws CheckpointError if a rank cannot write, also in the save before; ArgumentError
+   * @throws CheckpointError, CollectiveError, ArgumentError as {@link step}
    */
   async save(step: number, state: CheckpointState): Promise<string> {
     checkNumber(`${OP}.save`, 'step', step, { from: 0, whole: true });
@@ -202,18 +203,21 @@ export class Checkpointer {
   /**
    * Waits for the save in the background, and stops watching signals. A signal that came after the
    * last step, or comes during the wait, ends the process then, and the command that goes on is
-   * printed. @throws CheckpointError
+   * printed.
+   *
+   * @throws CheckpointError, CollectiveError as the save in the background does
    */
   async close(): Promise<void> {
     this.isSaving = true;
-    let signal: StopSignal | null = null;
-    try {
-      await this.finish();
-    } finally {
-      signal = signalOf(signalNumber());
-      this.unwatch();
+    const failure = await this.finish().catch((error: Error) => error);
+    const signal = signalOf(signalNumber());
+    this.unwatch();
+    if (signal === null) {
+      if (failure instanceof Error) throw failure;
+      return;
     }
-    if (signal === null) return;
+    if (failure instanceof Error)
+      console.error(`${signal}: the last save failed: ${failure.message}`);
     if (this.saved !== null) this.reportEnd(signal, this.saved);
     endBy(signal);
   }
