@@ -5,11 +5,11 @@ import { currentGenerator, Generator, getRngState, type RngState } from '../core
 import { Tensor } from '../core/tensor.js';
 import { SafetensorsFile } from './load.js';
 import { checkPath, writeTensors } from './save.js';
-import { checksumText, isIntact, sealedJson } from './sealed-json.js';
 import { makeAll, randomChange } from './state/changes.js';
 import { decodeValue, encodeValue } from './state/json-values.js';
 import { changesOf } from './state/matching.js';
 import { isRecord, isStateful, joined, mapMembers, refuseCycles } from './state/paths.js';
+import { checksumText, isIntact, sealedJson } from './state/sealed-json.js';
 import { withoutTensors, withTensors } from './state/tensor-places.js';
 import type { CheckpointState } from './state/values.js';
 

@@ -177,7 +177,7 @@ export async function writeSave(ranks: Ranks, prepared: PreparedSave): Promise<v
   // All files are complete and on the disk: the index makes them the checkpoint.
   const finish = async (checksums: readonly SavedFile['checksums'][]): Promise<void> => {
     const text = formatIndex(indexOf(prepared, ranks.size, checksums));
-    parseIndex(`${folder}/${INDEX_NAME}`, text);
+    await parseIndex(`${folder}/${INDEX_NAME}`, text);
     await saveText(path.join(folder, INDEX_NAME), text);
   };
   try {
