@@ -33,7 +33,8 @@ const folders = {
 
 /**
  * Parallel training is written as users could write it: on what is public. Checks of options,
- * arithmetic of shapes, values as JSON and a list of its classes give it no power over anything.
+ * arithmetic of shapes, values as JSON, work in time slices and a list of its classes give it no
+ * power over anything.
  */
 const publicEntries = [
   'index.ts',
@@ -46,8 +47,10 @@ const publicEntries = [
   'checkpoint/state/built-ins.ts',
   'checkpoint/state/json-values.ts',
   'checkpoint/state/paths.ts',
+  'checkpoint/state/sealed-json.ts',
   'checkpoint/state/tensor-places.ts',
   'checkpoint/state/values.ts',
+  'checkpoint/time-slices.ts',
 ];
 
 /** Layers that may also use the library as its users do. */

@@ -13,6 +13,18 @@ export function addBytes(checksum: number, bytes: Uint8Array): number {
   return (crc32(bytes, (checksum ^ ONES) >>> 0) ^ ONES) >>> 0;
 }
 
+const STEP_BYTES = 2 ** 20;
+
+/** The checksum of bytes, a step at a time, so that it can be computed in time slices. */
+export function* checksumOf(bytes: Uint8Array): Generator<void, number> {
+  let checksum = 0;
+  for (let at = 0; at < bytes.length; at += STEP_BYTES) {
+    checksum = addBytes(checksum, bytes.subarray(at, at + STEP_BYTES));
+    yield;
+  }
+  return checksum;
+}
+
 /** The checksum of what `checksum` is of, followed by `count` zeros. */
 export function addZeros(checksum: number, count: number): number {
   return checksum === 0 || count === 0 ? checksum : multiply(zerosFactor(count), checksum);

@@ -14,10 +14,11 @@ import { openRegular } from '../files/regular-file.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
 import { empty } from '../ops/factories.js';
 import { requireTensor } from '../ops/operand.js';
+import { checksumOf } from './checksum.js';
 import { readFully } from './chunks.js';
 import { headerLength } from './format.js';
 import { Header, MEMORY_PER_HEADER_BYTE } from './header.js';
-import { type IndexRange, readSelection, selectionOf } from './ranges.js';
+import { type IndexRange, readSelection, type Selection, selectionOf } from './ranges.js';
 import { checkBools, type PartRead, readParts } from './read-into.js';
 import { checkPath } from './save.js';
 import { inSlices } from './time-slices.js';
@@ -144,18 +145,35 @@ export class SafetensorsFile {
       options,
       'device ranges',
     );
-    const { dtype, shape, begin } = this.entryOf(name);
+    const { dtype, shape } = this.entryOf(name);
     const selection = selectionOf('SafetensorsFile.get', ranges, shape);
     const { sizes } = selection;
     const target = deviceOf(device);
     if (target.type === 'meta') return empty(sizes, { dtype, device: target });
-    const raw = this.allocate(name, dtype, numelOf(sizes));
+    const raw = await this.read(name, selection);
+    return tensorOf(raw, sizes, dtype, target);
+  }
+
+  /**
+   * Reads a tensor of the CPU, and its checksum as {@link saveSafetensors} returns it. @internal
+   */
+  async getWithChecksum(name: string): Promise<{ tensor: Tensor; checksum: number }> {
+    const { dtype, shape } = this.entryOf(name);
+    const raw = await this.read(name, selectionOf('SafetensorsFile.get', [], shape));
+    const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
+    const checksum = await inSlices(checksumOf(bytes));
+    return { tensor: tensorOf(raw, shape, dtype, deviceOf('cpu')), checksum };
+  }
+
+  /** The elements of a part of a tensor. */
+  private async read(name: string, selection: Selection): Promise<ReturnType<typeof rawArray>> {
+    const { dtype, shape, begin } = this.entryOf(name);
+    const raw = this.allocate(name, dtype, numelOf(selection.sizes));
     const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
     const stored = { shape, itemsize: dtype.itemsize, selection };
     await readSelection(this.counted, this.path, this.header.dataStart + begin, stored, bytes);
     if (dtype === bool) checkBools(this.path, name, bytes);
-    if (target.type === 'cpu' && bytes.length > 0) return valueAccess().adopt(raw, sizes, dtype);
-    return makeFromValues(raw, sizes, dtype, target);
+    return raw;
   }
 
   /**
@@ -254,6 +272,17 @@ export class SafetensorsFile {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+/** A tensor with these elements; on the CPU it takes their memory over. */
+function tensorOf(
+  raw: ReturnType<typeof rawArray>,
+  shape: Shape,
+  dtype: DType,
+  device: Device,
+): Tensor {
+  if (device.type === 'cpu' && raw.byteLength > 0) return valueAccess().adopt(raw, shape, dtype);
+  return makeFromValues(raw, shape, dtype, device);
 }
 
 /** Memory of this machine, or the limit of the container of this process. */

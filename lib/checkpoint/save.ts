@@ -66,11 +66,6 @@ export async function saveSafetensors(
     'metadata chunkBytes',
   );
   checkNumber(op, 'chunkBytes', chunkBytes, { from: 1 });
-  if (Object.hasOwn(tensors, '__metadata__'))
-    throw new CheckpointError(
-      `${path}: the format keeps the name "__metadata__" for itself; rename the tensor`,
-      { file: path },
-    );
   for (const [name, t] of entries) requireWhole(t, op, name);
   for (const [key, value] of Object.entries(
     recordOf(op, 'metadata', 'an object of strings by name', metadata),
@@ -81,25 +76,44 @@ export async function saveSafetensors(
         value,
       });
   }
+  const texts = { ...metadata };
+  return writeTensors(path, entries, () => texts, chunkBytes);
+}
+
+/**
+ * Writes tensors as {@link saveSafetensors} does. The texts may have the checksums of the tensors,
+ * which are 0 at first, in a form whose length does not depend on them.
+ */
+export async function writeTensors(
+  path: string,
+  tensors: readonly (readonly [name: string, t: Tensor])[],
+  metadataOf: (checksums: SavedFile['checksums']) => Record<string, string>,
+  chunkBytes = SAVE_CHUNK_BYTES,
+): Promise<SavedFile> {
+  if (tensors.some(([name]) => name === '__metadata__'))
+    throw new CheckpointError(
+      `${path}: the format keeps the name "__metadata__" for itself; rename the tensor`,
+      { file: path },
+    );
   const sources: Source[] = [];
   try {
-    for (const [name, t] of entries) sources.push(new Source(path, name, t));
-    const header = encodeHeader(
-      path,
-      sources.map(({ name, view }) => ({
-        name,
-        dtype: view.dtype,
-        shape: view.shape,
-        bytes: view.nbytes,
-      })),
-      { ...metadata },
-    );
-    const checksums: [string, number][] = [];
-    await replaceFile(path, async (file) => {
-      checksums.push(...(await writeAll(file, path, header, sources, chunkBytes)));
+    for (const [name, t] of tensors) sources.push(new Source(path, name, t));
+    const planned = sources.map(({ name, view }) => {
+      const { dtype, shape, nbytes: bytes } = view;
+      return { name, dtype, shape, bytes };
     });
-    const bytes = sources.reduce((sum, { view }) => sum + view.nbytes, header.length);
-    return { checksums: Object.fromEntries(checksums), bytes };
+    const headerOf = (checksums: SavedFile['checksums']): Uint8Array =>
+      encodeHeader(path, planned, metadataOf(checksums));
+    const first = headerOf(Object.fromEntries(sources.map(({ name }) => [name, 0])));
+    let checksums: SavedFile['checksums'] = {};
+    await replaceFile(path, async (file) => {
+      await writeFully(file, path, 0, first);
+      checksums = await writeAll(file, path, first.length, sources, chunkBytes);
+      const last = headerOf(checksums);
+      if (Buffer.compare(first, last) !== 0) await writeFully(file, path, 0, last);
+    });
+    const bytes = sources.reduce((sum, { view }) => sum + view.nbytes, first.length);
+    return { checksums, bytes };
   } catch (error) {
     throw cannotWrite(path, error);
   } finally {
@@ -179,12 +193,11 @@ class Source {
 async function writeAll(
   file: FileHandle,
   path: string,
-  header: Uint8Array,
+  begin: number,
   sources: readonly Source[],
   chunkBytes: number,
-): Promise<[name: string, checksum: number][]> {
-  await writeFully(file, path, 0, header);
-  let at = header.length;
+): Promise<SavedFile['checksums']> {
+  let at = begin;
   const checksums: [string, number][] = [];
   const largest = Math.max(0, ...sources.map(({ view }) => view.nbytes));
   const buffer = new ArrayBuffer(Math.max(8, Math.min(chunkBytes, largest)));
@@ -193,7 +206,7 @@ async function writeAll(
     at += source.view.nbytes;
   }
   for (const source of sources) source.requireUnchanged(); // together they are one state
-  return checksums;
+  return Object.fromEntries(checksums);
 }
 
 /**

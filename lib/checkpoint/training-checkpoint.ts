@@ -4,11 +4,12 @@ import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import { currentGenerator, Generator, getRngState, type RngState } from '../core/random.js';
 import { Tensor } from '../core/tensor.js';
 import { SafetensorsFile } from './load.js';
-import { checkPath, saveSafetensors } from './save.js';
+import { checkPath, writeTensors } from './save.js';
 import { makeAll, randomChange } from './state/changes.js';
 import { decodeValue, encodeValue } from './state/json-values.js';
 import { changesOf } from './state/matching.js';
 import { isRecord, isStateful, joined, mapMembers, refuseCycles } from './state/paths.js';
+import { checksumText, isIntact, sealedJson } from './state/sealed-json.js';
 import { withoutTensors, withTensors } from './state/tensor-places.js';
 import type { CheckpointState } from './state/values.js';
 
@@ -21,6 +22,9 @@ interface Saved {
   readonly random: RngState;
 }
 
+/** Checksums of tensors by name, as texts; files of earlier versions have none. */
+type Checksums = Readonly<Record<string, string>>;
+
 /** Options of {@link loadCheckpoint}. */
 export interface LoadCheckpointOptions {
   /** Whether the file and the state must have the same names. True by default. */
@@ -31,7 +35,7 @@ export interface LoadCheckpointOptions {
 
 /**
  * Saves a run as one safetensors file: replaced as a whole, so that a crash leaves the file before.
- * The state of random numbers is saved, too. Sharded runs use `distributedCheckpoint` or
+ * The state of random numbers is saved, too, and checksums of all tensors and values. Sharded runs use `distributedCheckpoint` or
  * `Checkpointer`.
  *
  * @param state - modules, optimizers, schedules, scalers and other objects with `stateDict`,
@@ -51,8 +55,9 @@ export async function saveCheckpoint(file: string, state: CheckpointState): Prom
   const values = encodeValue(op, '', withoutTensors(statesOf(op, state, ''), '', tensors));
   for (const [name, tensor] of tensors) requireOwn(op, name, tensor);
   const saved = { state: values, random: encodeValue(op, '', getRngState()) };
-  await saveSafetensors(file, Object.fromEntries(tensors), {
-    metadata: { [KEY]: JSON.stringify(saved) },
+  await writeTensors(file, [...tensors], (found) => {
+    const texts = Object.entries(found).map(([name, checksum]) => [name, checksumText(checksum)]);
+    return { [KEY]: sealedJson({ ...saved, checksums: Object.fromEntries(texts) }) };
   });
 }
 
@@ -63,7 +68,7 @@ export async function saveCheckpoint(file: string, state: CheckpointState): Prom
  * If it throws, the state and random numbers are as before: objects of the program that were loaded
  * get the state that they had by `loadStateDict`. Where one refuses that, the error names it.
  *
- * @throws CheckpointError if there is no such file, it is damaged, it has other names, kinds or
+ * @throws CheckpointError if there is no such file, its bytes are not those that were saved, it has other names, kinds or
  * shapes than the state, a value cannot be set, or an object cannot be put back; what an object of
  * the program throws in its `loadStateDict`
  * @see PyTorch `torch.load`
@@ -99,27 +104,70 @@ async function read(path: string): Promise<Saved> {
           'loadSafetensors reads its tensors',
         { file: path },
       );
-    const tensors = new Map<string, Tensor>();
-    for (const name of file.iterateNames()) tensors.set(name, await file.get(name));
-    return parsed(path, text, tensors);
+    if (!isIntact(text)) throw damaged(path, 'the values');
+    const { state, random, checksums } = parsed(path, text);
+    const tensors = await readTensors(file, checksums as Checksums | undefined);
+    return decoded(path, state, random, tensors);
   } finally {
     await file.close();
   }
 }
 
-/** @throws CheckpointError unless the text is that of a saved state */
-function parsed(file: string, text: string, tensors: ReadonlyMap<string, Tensor>): Saved {
+/** @throws CheckpointError unless the tensors of the file are those that were saved */
+async function readTensors(
+  file: SafetensorsFile,
+  checksums: Checksums | undefined,
+): Promise<ReadonlyMap<string, Tensor>> {
+  const tensors = new Map<string, Tensor>();
+  for (const name of file.iterateNames()) {
+    const { tensor, checksum } = await file.getWithChecksum(name);
+    if (checksums !== undefined && checksums[name] !== checksumText(checksum))
+      throw damaged(file.path, `the bytes of "${name}"`, name);
+    tensors.set(name, tensor);
+  }
+  for (const name of Object.keys(checksums ?? {}))
+    if (!tensors.has(name)) throw damaged(file.path, `the names of tensors, without "${name}",`);
+  return tensors;
+}
+
+function damaged(file: string, what: string, tensor?: string): CheckpointError {
+  return new CheckpointError(
+    `${file}: ${what} are not those that were saved: the file is damaged. Load another checkpoint.`,
+    tensor === undefined ? { file } : { file, tensor },
+  );
+}
+
+const unreadable = (file: string, error: unknown): CheckpointError =>
+  new CheckpointError(
+    `${file}: the state in the checkpoint cannot be read: ${(error as Error).message}`,
+    { file },
+    { cause: error },
+  );
+
+/** @throws CheckpointError unless the text is JSON of an object */
+function parsed(file: string, text: string): Record<keyof Saved | 'checksums', unknown> {
   try {
-    const { state, random } = JSON.parse(text) as Record<keyof Saved, unknown>;
+    const value: unknown = JSON.parse(text);
+    if (isRecord(value)) return value as ReturnType<typeof parsed>;
+    throw unexpected('JSON', 'state', 'an object', value);
+  } catch (error) {
+    throw unreadable(file, error);
+  }
+}
+
+/** @throws CheckpointError unless it is a saved state */
+function decoded(
+  file: string,
+  state: unknown,
+  random: unknown,
+  tensors: ReadonlyMap<string, Tensor>,
+): Saved {
+  try {
     const saved = withTensors(decodeValue(state), tensors);
     if (isRecord(saved)) return { state: saved, random: decodeValue(random) as RngState };
     throw unexpected('JSON', 'state', 'an object', saved);
   } catch (error) {
-    throw new CheckpointError(
-      `${file}: the state in the checkpoint cannot be read: ${(error as Error).message}`,
-      { file },
-      { cause: error },
-    );
+    throw unreadable(file, error);
   }
 }
 

@@ -5,6 +5,7 @@ import { dtypeOf } from '../core/dtype.js';
 import { ArgumentError, AutogradError, CompileError, InPlaceError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta, type Trait } from '../core/op.js';
 import { param } from '../core/op-params.js';
+import { checkSynchronous, unexpected } from '../core/options.js';
 import { copyOfPlain } from '../core/plain-object.js';
 import { scope } from '../core/scope.js';
 import { checkSizes } from '../core/shape.js';
@@ -217,7 +218,9 @@ export class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
       );
     const own: Record<string, unknown> = {};
     const ctx = rule.setupContext?.(own, args as unknown as A, outputs) ?? own;
+    checkSynchronous(`${name}.setupContext`, ctx, NOT_WAITED);
     const given = rule.backward(ctx as Record<string, unknown>, ...grads);
+    checkSynchronous(`${name}.backward`, given, NOT_WAITED);
     const list = (Array.isArray(given) ? given : [given]) as readonly (Grad | readonly Grad[])[];
     if (list.length !== args.length)
       throw new AutogradError(
@@ -228,7 +231,21 @@ export class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
     // Inputs are in the order of arguments.
     return list.flatMap((grad, k) => {
       const each = Array.isArray(grad) ? (grad as readonly Grad[]) : [grad as Grad];
+      for (const one of each) checkGrad(name, k, one);
       return inputsOf(template, k).map((_, n) => each[n] ?? null);
     });
   }
+}
+
+const NOT_WAITED = 'a backward pass does not wait for it';
+
+/** @throws ArgumentError unless it is a tensor, or null for none */
+function checkGrad(name: string, argument: number, grad: unknown): void {
+  if (grad != null && !(grad instanceof Tensor))
+    throw unexpected(
+      `${name}.backward`,
+      `the gradient of argument ${argument}`,
+      'a tensor or null',
+      grad,
+    );
 }

@@ -1,4 +1,5 @@
 /** Writes a trace to a file, in one piece. */
+import { randomBytes } from 'node:crypto';
 import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { ArgumentError } from '../core/errors.js';
@@ -15,9 +16,10 @@ const NO_SUCH_PLACE: readonly string[] = ['ENOENT', 'ENOTDIR', 'EISDIR'];
  */
 export function writeTrace(op: string, file: string, trace: ChromeTrace): void {
   const text = JSON.stringify(trace);
-  const temporary = `${file}.${process.pid}.tmp`;
+  // A new file with a name that nobody else uses, so that none of another program is lost.
+  const temporary = `${file}.${randomBytes(8).toString('hex')}.tmp`;
   try {
-    writeFileSync(temporary, file.endsWith('.gz') ? gzipSync(text) : text);
+    writeFileSync(temporary, file.endsWith('.gz') ? gzipSync(text) : text, { flag: 'wx' });
     renameSync(temporary, file);
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;

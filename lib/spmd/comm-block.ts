@@ -1,4 +1,5 @@
 /** Blocks of communication: a collective, its waits, and what arranges its results. */
+import { checkGraph, checkNode } from '../compile/graph/check-graph.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
 import { isCollective, isView, isWait } from '../compile/graph/traits.js';
@@ -23,9 +24,12 @@ export interface CommBlock {
 /**
  * The block of a collective: its waits, and the views of what they return.
  *
+ * @throws ArgumentError for what is no graph, or no node
  * @see PyTorch `torch.distributed._spmd.comm_tensor`, `get_comm_block`
  */
 export function getCommBlock(graph: Graph, commNode: Node): CommBlock {
+  checkGraph('getCommBlock', graph);
+  checkNode('getCommBlock', 'commNode', commNode);
   return blockOf(graph, commNode, graph.allUsers());
 }
 
@@ -52,8 +56,13 @@ function blockOf(
   return { shape, nodeList, inputs: commNode.inputs, waitNodes, commNode, outputs };
 }
 
-/** The blocks of all collectives, or of those of one name, such as `'allReduce'`, in order. */
+/**
+ * The blocks of all collectives, or of those of one name, such as `'allReduce'`, in order.
+ *
+ * @throws ArgumentError for what is no graph
+ */
 export function getAllCommBlocks(graph: Graph, op?: string): CommBlock[] {
+  checkGraph('getAllCommBlocks', graph);
   const users = graph.allUsers();
   return graph.nodes
     .filter((node) => isCollective(node) && (op === undefined || node.op?.name === op))

@@ -1,24 +1,32 @@
 /** Graphs as files: text, a picture, and its description for programs that draw graphs. */
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { checkGraph } from '../compile/graph/check-graph.js';
 import type { Graph } from '../compile/graph/graph.js';
 import { formatMeta, type Node } from '../compile/graph/node.js';
 import { drawGraph } from '../compile/graph/picture/draw.js';
 import { isCollective, isWait, writes } from '../compile/graph/traits.js';
 import { ArgumentError } from '../core/errors.js';
+import { unexpected } from '../core/options.js';
 
 /**
  * Writes graphs into a folder, which is made if it is missing: `name.txt`, a line a node,
  * `name.svg`, the picture of `graph.toSvg()`, and `name.dot` for Graphviz.
  *
  * @returns the paths of the files
- * @throws ArgumentError for a folder that cannot be made or written
+ * @throws ArgumentError for what are no graphs, and a folder that cannot be made or written
  * @see PyTorch `torch.distributed._spmd.graph_utils.dump_graphs_to_files`
  */
 export function dumpGraphsToFiles(
   graphs: Readonly<Record<string, Graph>>,
   folder: string,
 ): string[] {
+  if (typeof graphs !== 'object' || graphs === null)
+    throw unexpected('dumpGraphsToFiles', 'graphs', 'an object of graphs by name', graphs);
+  for (const [name, graph] of Object.entries(graphs))
+    checkGraph('dumpGraphsToFiles', graph, `graphs.${name}`);
+  if (typeof folder !== 'string')
+    throw unexpected('dumpGraphsToFiles', 'folder', 'the name of a folder', folder);
   makeFolder(folder);
   return Object.entries(graphs).flatMap(([name, graph]) => {
     const files = [
@@ -62,8 +70,13 @@ function inFolder(folder: string, work: () => void): void {
   }
 }
 
-/** A graph in the language of Graphviz. Collectives and writes have colours of their own. */
+/**
+ * A graph in the language of Graphviz. Collectives and writes have colours of their own.
+ *
+ * @throws ArgumentError for what is no graph
+ */
 export function graphToDot(graph: Graph): string {
+  checkGraph('graphToDot', graph);
   const quoted = (text: string): string => JSON.stringify(text);
   const lines = graph.nodes.flatMap((node) => [
     `  ${quoted(node.name)} [label=${quoted(labelOf(node))} fillcolor=${quoted(colourOf(node))}];`,

@@ -1,5 +1,5 @@
 /** Merges collectives that reduce or gather the same value. */
-
+import { checkGraph } from '../compile/graph/check-graph.js';
 import { Dependencies } from '../compile/graph/dependencies.js';
 import { equalCalls } from '../compile/graph/eliminate.js';
 import type { Graph } from '../compile/graph/graph.js';
@@ -14,8 +14,10 @@ import { ValueMap } from '../compile/partition/value-map.js';
  * that stays. All ranks have the same graph, so all remove the same ones.
  *
  * @returns the number of removed collectives
+ * @throws ArgumentError for what is no graph
  */
 export function mergeEqualCollectives(graph: Graph): number {
+  checkGraph('mergeEqualCollectives', graph);
   const merging = new Merging(graph);
   const kept: Node[] = [];
   for (const node of graph.nodes) {

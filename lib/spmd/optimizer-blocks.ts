@@ -5,7 +5,7 @@ import type { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
 import type { NodeValue } from '../compile/partition/value-map.js';
 import { parseOperands } from '../core/operands.js';
-import type { PassTarget } from './pass-contract.js';
+import { checkTarget, type PassTarget } from './pass-contract.js';
 
 /** The operands of a call that takes lists of tensors, by the name of the list. */
 export type OperandLists = ReadonlyMap<string, readonly Value[]>;
@@ -69,9 +69,11 @@ function optimizerLists(node: Node): OperandLists | null {
  * The optimizer steps of a graph, in order: calls that write a list of parameters by a list of
  * gradients. With `op`, such as `'adamStepCapturable'`, those of one op.
  *
+ * @throws ArgumentError for what has no graph
  * @see PyTorch `torch.distributed._spmd.graph_optimization.get_all_fused_optimizer_blocks`
  */
 export function getAllFusedOptimizerBlocks(module: PassTarget, op?: string): FusedOptimizerBlock[] {
+  checkTarget('getAllFusedOptimizerBlocks', module);
   const { graph } = module;
   const dependencies = new Dependencies(graph);
   return graph.nodes.flatMap((optimNode) => {

@@ -91,7 +91,8 @@ export function graphOptimizationPass(
   };
 }
 
-function checkTarget(pass: string, module: unknown): void {
+/** @throws ArgumentError for what has no graph to edit @internal */
+export function checkTarget(pass: string, module: unknown): void {
   const { graph, recompile } = (module ?? {}) as Partial<PassTarget>;
   if (!(graph instanceof Graph) || typeof recompile !== 'function')
     throw unexpected(pass, 'module', 'an IterGraphModule or a GraphModule', module);

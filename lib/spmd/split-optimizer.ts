@@ -5,7 +5,7 @@ import { printValue } from '../compile/graph/print.js';
 import { ArgumentError } from '../core/errors.js';
 import { shown, unexpected } from '../core/options.js';
 import { callOnPart, type FusedOptimizerBlock, listsOf } from './optimizer-blocks.js';
-import type { PassTarget } from './pass-contract.js';
+import { checkTarget, type PassTarget } from './pass-contract.js';
 
 const NAME = 'splitFusedOptimizer';
 
@@ -15,7 +15,7 @@ const NAME = 'splitFusedOptimizer';
  *
  * @param gradients - values of the list `grads` of the block
  * @returns the two blocks; the first is that of the given gradients
- * @throws ArgumentError for what is no block of this graph, such as one that was divided before,
+ * @throws ArgumentError for what has no graph, for what is no block of this graph, such as one that was divided before,
  * and if the gradients are none, all, or not those of the block
  * @see PyTorch `torch.distributed._spmd.graph_optimization.split_fused_optimizer`
  */
@@ -24,6 +24,7 @@ export function splitFusedOptimizer(
   block: FusedOptimizerBlock,
   gradients: readonly Value[],
 ): [FusedOptimizerBlock, FusedOptimizerBlock] {
+  checkTarget(NAME, module);
   const { graph } = module;
   checkBlock(graph, block);
   const { step, optim } = block;

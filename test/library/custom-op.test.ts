@@ -113,6 +113,31 @@ describe('a custom op', () => {
     );
   });
 
+  it('say that backward is no asynchronous function, and gives tensors', () => {
+    const gradientOf = (rule: object) => () =>
+      library
+        .customOp(fresh(), {}, (x: Tensor) => x.mul(2))
+        .registerAutograd(rule as never)(ones([1]).requiresGrad_())
+        .sum()
+        .backward();
+    const cases: [object, RegExp][] = [
+      [{ backward: async () => [null] }, /backward: expected a synchronous function/],
+      [
+        { setupContext: async () => ({}), backward: () => [null] },
+        /setupContext: expected a synchronous function/,
+      ],
+      [
+        { backward: () => [1] },
+        /expected the gradient of argument 0 to be a tensor or null, got 1/,
+      ],
+    ];
+    for (const [rule, message] of cases)
+      assert.throws(
+        gradientOf(rule),
+        (error: Error) => error instanceof ArgumentError && message.test(error.message),
+      );
+  });
+
   it('frees its intermediate tensors', () => {
     const op = library.customOp(fresh(), {}, (x: Tensor) => x.add(1).add(2).add(3));
     const x = ones([256]);

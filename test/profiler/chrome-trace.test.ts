@@ -1,6 +1,6 @@
 /** Traces in Chrome's form: what viewers need of them. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -145,6 +145,10 @@ describe('Profile.chromeTrace', () => {
             error instanceof ArgumentError && error.message.includes(`(${code}): make the folder`),
         );
       assert.equal(readdirSync(folder).length, 2);
+      const other = `${file}.${process.pid}.tmp`;
+      writeFileSync(other, 'of another program');
+      prof.exportChromeTrace(file);
+      assert.equal(readFileSync(other, 'utf8'), 'of another program');
     } finally {
       rmSync(folder, { recursive: true });
     }

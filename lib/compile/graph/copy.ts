@@ -1,4 +1,5 @@
 /** Copies of graphs. */
+import { checkGraph, checkNodes } from './check-graph.js';
 import { Graph } from './graph.js';
 import { Node, type Value, type ValueMeta } from './node.js';
 import type { SizeExpression } from './size-expression.js';
@@ -15,11 +16,15 @@ export interface GraphCopy {
 /**
  * Copies a graph, or its first nodes in the order given by `nodes`, so that edits of one leave the
  * other alone. Tensors and parameters are shared.
+ *
+ * @throws ArgumentError for what is no graph, or no list of nodes
  */
-export function copyGraph(from: Graph, nodes: readonly Node[] = from.nodes): GraphCopy {
+export function copyGraph(from: Graph, nodes?: readonly Node[]): GraphCopy {
+  checkGraph('copyGraph', from, 'from');
+  if (nodes !== undefined) checkNodes('copyGraph', 'nodes', nodes);
   const graph = new Graph();
   const nodeMap = new Map<Node, Node>();
-  for (const node of nodes) appendCopy(graph, node, nodeMap);
+  for (const node of nodes ?? from.nodes) appendCopy(graph, node, nodeMap);
   graph.title = from.title;
   graph.outputs = from.outputs.map((v) => copyOfValue(v, nodeMap));
   graph.symbols = from.symbols;

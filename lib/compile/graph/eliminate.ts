@@ -1,5 +1,6 @@
 /** Passes that shorten a graph: removal of unused nodes, and of repeated ones. */
 import { sameShape } from '../../core/shape.js';
+import { checkGraph } from './check-graph.js';
 import type { Graph } from './graph.js';
 import { type Node, sameValue, type Value } from './node.js';
 import { communicates, isRandom, isView, mustStay, writes } from './traits.js';
@@ -9,8 +10,10 @@ import { communicates, isRandom, isView, mustStay, writes } from './traits.js';
  * code of the program or communicate, which all ranks must do alike.
  *
  * @returns the number of removed nodes
+ * @throws ArgumentError for what is no graph
  */
 export function eliminateDeadCode(graph: Graph): number {
+  checkGraph('eliminateDeadCode', graph);
   const used = new Set<Node>();
   const use = (value: Value): void => {
     if ('node' in value) used.add(value.node);
@@ -32,9 +35,11 @@ export function eliminateDeadCode(graph: Graph): number {
  * memory, draw, communicate, return views, or whose memory is changed later, stay.
  *
  * @returns the number of removed nodes
+ * @throws ArgumentError for what is no graph
  * @see PyTorch `torch._functorch.compile_utils.fx_graph_cse`
  */
 export function mergeEqualCalls(graph: Graph): number {
+  checkGraph('mergeEqualCalls', graph);
   const changed = changedNodes(graph);
   const earlier = new Map<string, Node[]>();
   const kept: Node[] = [];

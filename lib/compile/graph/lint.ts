@@ -1,14 +1,17 @@
 /** Checks that a graph can run. */
 import { CompileError } from '../../core/errors.js';
+import { checkGraph } from './check-graph.js';
 import type { Graph } from './graph.js';
 import type { Node, Value } from './node.js';
 
 /**
  * Checks the order of nodes, that every value exists, and that names are unique.
  *
- * @throws CompileError that names the node, its module path and its call site
+ * @throws CompileError that names the node, its module path and its call site; ArgumentError for
+ * what is no graph
  */
 export function lint(graph: Graph): void {
+  checkGraph('lint', graph);
   const seen = new Set<Node>();
   const names = new Set<string>();
   const check = (value: Value, user: Node | null): void => {

@@ -16,7 +16,7 @@ import { RecomputeTags } from './recomputable.js';
  * Other nodes that change memory, communicate or draw random numbers stay in their half and order.
  * Random states are saved, and never drawn again.
  *
- * @throws CompileError for a graph without tangents, one that uses a value before it is computed,
+ * @throws ArgumentError for what is no joint graph; CompileError for a graph without tangents, one that uses a value before it is computed,
  * or one whose forward outputs come after the first tangent
  * @see PyTorch `functorch.compile.default_partition`
  */

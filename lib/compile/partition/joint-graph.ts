@@ -1,8 +1,9 @@
 /** Joint graphs of a function and its gradients, and what a partition makes of them. */
 import { CompileError } from '../../core/errors.js';
-import type { Graph } from '../graph/graph.js';
+import { unexpected } from '../../core/options.js';
+import { Graph } from '../graph/graph.js';
 import { lint, originText } from '../graph/lint.js';
-import type { Node, Value } from '../graph/node.js';
+import { Node, type Value } from '../graph/node.js';
 
 /** The tag of nodes that the backward pass recorded. @internal */
 export const BACKWARD = 'backward';
@@ -56,6 +57,7 @@ export interface Halves {
  * @internal
  */
 export function halvesOf(joint: JointGraph): Halves {
+  checkJoint(joint);
   const { graph, tangents } = joint;
   lint(graph);
   checkPlaceholders(joint);
@@ -71,6 +73,21 @@ export function halvesOf(joint: JointGraph): Halves {
   const halves = { forward, backward, dependent };
   checkForward(joint, halves);
   return halves;
+}
+
+/** @throws ArgumentError unless it is a joint graph */
+function checkJoint(joint: unknown): void {
+  const { graph, primals, tangents, forwardOutputs } = (joint ?? {}) as Partial<JointGraph>;
+  const areNodes = [primals, tangents].every(
+    (list) => Array.isArray(list) && list.every((node) => node instanceof Node),
+  );
+  if (!(graph instanceof Graph) || !areNodes || !Number.isSafeInteger(forwardOutputs))
+    throw unexpected(
+      'partition',
+      'joint',
+      'a joint graph, { graph, primals, tangents, forwardOutputs }',
+      joint,
+    );
 }
 
 function checkPlaceholders({ graph, primals, tangents, forwardOutputs }: JointGraph): void {

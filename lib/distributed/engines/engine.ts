@@ -53,6 +53,11 @@ export interface GroupPlan {
   readonly isRendezvous?: boolean;
   /** The most multiprocessors that a collective of GPUs occupies; left out: the engine's choice. */
   readonly maxCtas?: number;
+  /**
+   * Whether its collectives of CPU tensors run on a stream of their own, beside what the rank
+   * computes. Nothing may block on their results.
+   */
+  readonly ownStream?: boolean;
   /** The call that needs the group, for errors of joining it. */
   readonly firstCall?: {
     readonly name: string;

@@ -9,7 +9,14 @@ import { nativeCall, streamOf, writer } from '../../eager/submit.js';
 import { describeTried, openGloo, WITHOUT_GLOO } from '../../native/gloo.js';
 import { PrefixStore, type Store } from '../stores/index.js';
 import { type EngineFactory, labelOf, NO_CALL } from './engine.js';
-import { NativeEngine, streamDone, words, writeRanks } from './native-engine.js';
+import {
+  leaveStream,
+  NativeEngine,
+  streamDone,
+  streamOfGroup,
+  words,
+  writeRanks,
+} from './native-engine.js';
 
 /** How a rank connects to the others. @internal */
 export interface GlooOptions {
@@ -85,7 +92,7 @@ export class GlooWorld {
   engines(): EngineFactory {
     return (plan, device) => {
       const { name, ranks, rank } = plan;
-      const stream = streamOf(device);
+      const stream = streamOfGroup(plan, device);
       const { addon } = writer;
       const first = plan.firstCall ?? NO_CALL;
       const joinTimeoutMs = first.timeoutMs ?? this.timeoutMs;
@@ -110,6 +117,7 @@ export class GlooWorld {
         'gloo',
         { join: () => call(() => addon.glooJoin(...group, joinTimeoutMs)), decline },
         stream,
+        () => leaveStream(plan, stream),
       );
     };
   }

@@ -4,17 +4,18 @@
  */
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
 import { deferred, runDeferred } from '../../core/deferred.js';
+import type { Device } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { reduceOpNames } from '../../core/placement.js';
 import { currentRuntime } from '../../core/rank-runtime.js';
 import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
-import { nativeCall, translate, writer } from '../../eager/submit.js';
+import { nativeCall, newStream, streamOf, translate, writer } from '../../eager/submit.js';
 import { encodeReason, type NativeReason } from '../../native/failure.js';
 import { nativeError } from '../../native/guard.js';
 import { TextNumbers } from '../../native/text-numbers.js';
-import type { BackendName, Engine } from './engine.js';
+import type { BackendName, Engine, GroupPlan } from './engine.js';
 
 const HEADER_WORDS = 15;
 const PART_WORDS = 5;
@@ -54,6 +55,16 @@ export function streamDone(stream: number, op: string): Promise<void> {
 export interface LazyMember {
   join(): number;
   decline(reason: string, place: number): void;
+}
+
+/** The stream that a group's calls get; {@link leaveStream} ends it. @internal */
+export function streamOfGroup({ ownStream = false }: GroupPlan, device: Device): number {
+  return ownStream ? newStream(device, 0) : streamOf(device);
+}
+
+/** Ends the stream of a group, if that has its own, once its calls are done. @internal */
+export function leaveStream({ ownStream = false }: GroupPlan, stream: number): void {
+  if (ownStream) writer.addon.streamDestroy(stream);
 }
 
 /** Passes a list of ranks to the next addon call, in the shared words. @internal */
@@ -152,6 +163,7 @@ export class NativeEngine implements Engine {
     if (this.joined !== null || typeof this.membership === 'number') return false;
     this.left = true;
     this.membership.decline(reason, place);
+    this.onLeave?.();
     return true;
   }
 }

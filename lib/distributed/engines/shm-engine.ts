@@ -4,7 +4,7 @@
  */
 import { CollectiveError } from '../../core/errors.js';
 import { identify, identityOf } from '../../core/unobserved-failures.js';
-import { nativeCall, streamOf, writer } from '../../eager/submit.js';
+import { nativeCall, writer } from '../../eager/submit.js';
 import {
   type CreatedGroup,
   type EngineFactory,
@@ -13,7 +13,7 @@ import {
   NO_CALL,
   WORLD,
 } from './engine.js';
-import { NativeEngine, writeRanks } from './native-engine.js';
+import { leaveStream, NativeEngine, streamOfGroup, writeRanks } from './native-engine.js';
 
 /** The addon's code for how much memory a group needs. */
 function useOf(plan: GroupPlan): number {
@@ -116,12 +116,15 @@ function publishGroup(
 /** Engines of ranks that share this process. @internal */
 export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFactory {
   return (plan, device) => {
-    const stream = streamOf(device);
+    const stream = streamOfGroup(plan, device);
     const [region, world] = [regions.join(plan), regions.worldOf(plan)];
     writeRanks(plan.ranks);
     const join = (): number =>
       writer.addon.joinLocal(region, plan.rank, plan.ranks.length, stream, timeoutMs, world);
-    return new NativeEngine('shm', nativeCall(join, 'newGroup'), stream, () => regions.leave(plan));
+    return new NativeEngine('shm', nativeCall(join, 'newGroup'), stream, () => {
+      regions.leave(plan);
+      leaveStream(plan, stream);
+    });
   };
 }
 
@@ -136,7 +139,7 @@ export function sharedEngines(
 ): EngineFactory {
   let world = 0;
   const make: EngineFactory = (plan, device) => {
-    const stream = streamOf(device);
+    const stream = streamOfGroup(plan, device);
     const name = nameOf(plan);
     writeRanks(plan.ranks);
     const { name: first, where, timeoutMs: joinTimeoutMs = timeoutMs } = plan.firstCall ?? NO_CALL;
@@ -157,7 +160,7 @@ export function sharedEngines(
       );
     const member = nativeCall(join, 'newGroup');
     if (plan.name === WORLD) world = member;
-    return new NativeEngine('shm', member, stream);
+    return new NativeEngine('shm', member, stream, () => leaveStream(plan, stream));
   };
   return Object.assign(make, { publish: (group: CreatedGroup) => publishGroup(world, group) });
 }

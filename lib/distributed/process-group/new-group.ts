@@ -179,6 +179,8 @@ export interface NewGroupOptions {
    * move large messages a little slower. Other backends ignore it.
    */
   maxCtas?: number;
+  /** As of the plan of a group. @internal */
+  ownStream?: boolean;
 }
 
 /** NCCL has no more channels. */
@@ -204,7 +206,7 @@ export function newGroup(
   ranks?: readonly number[] | null,
   options: NewGroupOptions = {},
 ): ProcessGroup {
-  const { maxCtas } = optionsOf('newGroup', options, 'maxCtas');
+  const { maxCtas, ownStream } = optionsOf('newGroup', options, 'maxCtas ownStream');
   if (maxCtas !== undefined)
     checkNumber('newGroup', 'maxCtas', maxCtas, { from: 1, to: MOST_CTAS, whole: true });
   const context = contextOf('newGroup');
@@ -213,7 +215,10 @@ export function newGroup(
   let group: ProcessGroup | null = null;
   const creation = publishCreation(context, name, members, (mismatch) => group?.fail(mismatch));
   const own = ranks == null ? context.world.rank : members.indexOf(context.rank);
-  group = namedGroup(context, name, members, own, maxCtas);
+  group = namedGroup(context, name, members, own, {
+    ...(maxCtas === undefined ? {} : { maxCtas }),
+    ...(ownStream === undefined ? {} : { ownStream }),
+  });
   group.creation = creation;
   return group;
 }
@@ -264,9 +269,9 @@ export function namedGroup(
   name: string,
   ranks: readonly number[],
   rank = ranks.indexOf(context.rank),
-  maxCtas?: number,
+  options: NewGroupOptions = {},
 ): ProcessGroup {
-  const plan = { name, ranks, rank, ...(maxCtas === undefined ? {} : { maxCtas }) };
+  const plan = { name, ranks, rank, ...options };
   const group = new ProcessGroup(plan, context);
   if (group.rank >= 0) context.groups.add(group);
   return group;

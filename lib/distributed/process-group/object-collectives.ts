@@ -293,7 +293,8 @@ type Exchange = Pick<CollectiveCall, 'kind' | 'root' | 'counts' | 'timeoutMs'>;
 
 /**
  * Runs a collective of bytes and waits for its result of `size` bytes. The root of a broadcast gets
- * its own bytes.
+ * its own bytes. All of it is on the stream of the group, so that one with a stream of its own holds
+ * up nothing else.
  */
 async function exchange(
   { name, group, device }: Call,
@@ -302,14 +303,20 @@ async function exchange(
   size: number,
   dtype: DType = uint8,
 ): Promise<Uint8Array> {
-  const input = newTensor(dtype, device, bytes.length);
-  if (bytes.length > 0) writeBytes(input, bytes);
-  const inPlace = what.kind === 'broadcast' && group.place === what.root;
-  const output = inPlace ? input : newTensor(dtype, device, size);
-  group.run(name, { ...what, input: what.kind === 'broadcast' ? output : input, output });
   const received = new Uint8Array(size);
-  if (size > 0) await readBytes(output, received);
-  for (const t of new Set([input, output])) t.dispose();
+  const start = (): { used: Set<Tensor>; read: Promise<void> } => {
+    const input = newTensor(dtype, device, bytes.length);
+    if (bytes.length > 0) writeBytes(input, bytes);
+    const inPlace = what.kind === 'broadcast' && group.place === what.root;
+    const output = inPlace ? input : newTensor(dtype, device, size);
+    group.run(name, { ...what, input: what.kind === 'broadcast' ? output : input, output });
+    const read = size > 0 ? readBytes(output, received) : Promise.resolve();
+    return { used: new Set([input, output]), read };
+  };
+  if (group.ownStream) group.streamFor(device, name); // errors of joining name this call
+  const { used, read } = group.ownStream ? group.onStream(device, start) : start();
+  await read;
+  for (const t of used) t.dispose();
   return received;
 }
 

@@ -1,5 +1,4 @@
 /** The class of process groups: runs collectives by the engine of each kind of device. */
-
 import { callContext } from '../../core/call-context.js';
 import { callSite } from '../../core/call-site.js';
 import type { CollectiveCall, CollectiveGroup } from '../../core/collective.js';
@@ -66,9 +65,10 @@ export class ProcessGroup implements CollectiveGroup {
   /** This rank's index in `ranks`; -1 if this rank is not a member. */
   readonly rank: number;
   /** @internal of `newGroup` */
-  readonly maxCtas?: number;
+  readonly ownStream: boolean;
   /** @internal the rank whose tensors it accepts */
   readonly runtime: RankRuntime;
+  private readonly plan: GroupPlan;
   private readonly factory: EngineFactory;
   private readonly pending: PendingCalls | null;
   private readonly named: readonly DeviceType[] | null;
@@ -86,10 +86,11 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @internal use `newGroup` */
   constructor(plan: GroupPlan, { runtime, factory, pending, named = null }: GroupOptions) {
+    this.plan = plan;
     this.name = plan.name;
     this.ranks = plan.ranks;
     this.rank = plan.rank;
-    if (plan.maxCtas !== undefined) this.maxCtas = plan.maxCtas;
+    this.ownStream = plan.ownStream === true;
     this.runtime = runtime;
     this.factory = factory;
     this.pending = pending;
@@ -154,13 +155,13 @@ export class ProcessGroup implements CollectiveGroup {
   /**
    * Runs `fn` with the stream of this group's collectives as the current stream of the device. What
    * it submits is in order with them, and beside what other streams compute. On the CPU, where
-   * collectives are in order with everything, it just runs `fn`.
+   * collectives are in order with everything unless the group has its own stream, it runs `fn`.
    *
    * @throws ArgumentError for an asynchronous function; DistributedError if the group has ended
    */
   onStream<T>(device: Device, fn: () => T): T {
     checkFunction('onStream', 'fn', fn);
-    if (device.type !== 'cuda') return fn();
+    if (device.type !== 'cuda' && !this.ownStream) return fn();
     const before = device.currentStream;
     device.currentStream = this.streamFor(device);
     let result: T;
@@ -174,8 +175,8 @@ export class ProcessGroup implements CollectiveGroup {
   }
 
   /** @internal */
-  streamFor(device: Device): number {
-    const engine = this.engineOf('onStream', device, '');
+  streamFor(device: Device, op = 'onStream'): number {
+    const engine = this.engineOf(op, device, '');
     return engine.streamFor?.(device) ?? engine.lane;
   }
 
@@ -226,7 +227,7 @@ export class ProcessGroup implements CollectiveGroup {
   backends(): Partial<Record<DeviceType, BackendName>> {
     const found: Partial<Record<DeviceType, BackendName>> = {};
     for (const type of this.named ?? deviceTypes) {
-      const name = this.factory.backendFor?.(this, type) ?? null;
+      const name = this.factory.backendFor?.(this.plan, type) ?? null;
       if (name !== null) found[type] = name;
     }
     return found;
@@ -266,10 +267,10 @@ export class ProcessGroup implements CollectiveGroup {
     const engine = this.engineOf('DeviceMesh', device);
     const where = callSite();
     for (const subgroup of subgroups) {
-      const isNew = subgroup.engines[device.code] === undefined;
-      const created = engine.split?.(isNew ? subgroup : null, subgroup.ranks[0] as number, where);
+      const plan = subgroup.engines[device.code] === undefined ? subgroup.plan : null;
+      const created = engine.split?.(plan, subgroup.ranks[0] as number, where);
       subgroup.source = this;
-      if (isNew && created) subgroup.engines[device.code] = created;
+      if (plan !== null && created) subgroup.engines[device.code] = created;
     }
   }
 
@@ -326,7 +327,7 @@ export class ProcessGroup implements CollectiveGroup {
    */
   beSeen(): void {
     if (this.pending !== null && this.rank >= 0)
-      this.engines[0] ??= this.factory(this, deviceByCode(0));
+      this.engines[0] ??= this.factory(this.plan, deviceByCode(0));
   }
 
   private enter(name: string, call: CollectiveCall, lane: number, where: string): void {
@@ -337,7 +338,7 @@ export class ProcessGroup implements CollectiveGroup {
     // Only CPU receives block the lane: a GPU has a stream for each group. Empty messages may be
     // skipped.
     const holdsUp = call.kind === 'recv' && output?.device.type === 'cpu' && output.numel() > 0;
-    const inOrder = (call.input ?? output ?? call)?.device?.type === 'cpu';
+    const inOrder = !this.ownStream && (call.input ?? output ?? call)?.device?.type === 'cpu';
     const entry = {
       rank,
       lane,
@@ -346,6 +347,7 @@ export class ProcessGroup implements CollectiveGroup {
       name,
       where,
       inOrder,
+      isBeside: this.ownStream,
       hasFailed: this.runtime.unobserved.any,
       holdsUp,
     };
@@ -391,10 +393,8 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @param timeoutMs - how long the first call waits for the other ranks, if not as all calls */
   private create(op: string, device: Device, where?: string, timeoutMs?: number): Engine {
-    if (where === undefined) return this.factory(this, device);
-    const { name, ranks, rank, maxCtas } = this;
-    const firstCall = { name: op, where, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
-    const limit = maxCtas === undefined ? {} : { maxCtas };
-    return this.factory({ name, ranks, rank, firstCall, ...limit }, device);
+    if (where === undefined) return this.factory(this.plan, device);
+    const limit = timeoutMs === undefined ? {} : { timeoutMs };
+    return this.factory({ ...this.plan, firstCall: { name: op, where, ...limit } }, device);
   }
 }

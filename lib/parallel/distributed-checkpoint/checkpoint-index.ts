@@ -4,9 +4,10 @@
  */
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { numelOf } from '../../core/shape.js';
+import { isIntact, sealedJson } from '../../checkpoint/state/sealed-json.js';
+import { inSlices } from '../../checkpoint/time-slices.js';
 import { CheckpointError, type DTypeName, dtypeByName } from '../../index.js';
-import type { ReportFiles } from './report-files.js';
+import { tilingProblem } from './regions.js';
 
 export const INDEX_NAME = 'checkpoint.index.json';
 const FORMAT = 'shardwise checkpoint';
@@ -51,7 +52,7 @@ export function formatIndex(
   content: Pick<CheckpointIndex, 'generation' | 'worldSize' | 'tensors' | 'values'>,
 ): string {
   const index: CheckpointIndex = { format: FORMAT, version: VERSION, ...content };
-  return `${JSON.stringify(index)}\n`;
+  return `${sealedJson(index)}\n`;
 }
 
 /** Reads the index of a folder; null if there is none. @throws CheckpointError */
@@ -76,26 +77,24 @@ export function shardFileName(generation: number, rank: number): string {
   return `generation-${generation}-rank-${rank}.safetensors`;
 }
 
-/**
- * The files by which ranks report while they save in the background; `token` is new in each save.
- */
-export function reportFilesOf(folder: string, generation: number, token: string): ReportFiles {
-  const fileOf = (who: string): string =>
-    path.join(folder, `generation-${generation}-${who}.${token}.json`);
-  return { ofRank: (rank) => fileOf(`rank-${rank}`), verdict: fileOf('done') };
-}
-
 const shardFile = /^generation-\d+-rank-\d+\.safetensors$/;
+// Earlier versions had reports of ranks, in JSON.
 const anyFile =
   /^generation-\d+-(rank-\d+\.safetensors|(rank-\d+|done)\.[0-9a-f]+\.json)(\..*\.partial)?$/;
+const indexFile = /^checkpoint\.index\.json(\..*\.partial)?$/;
 
 /** Whether a file of a folder belongs to a generation, or is a temporary file of one that does. */
 export function isOfGeneration(name: string): boolean {
   return anyFile.test(name);
 }
 
+/** Whether a file of a folder belongs to a checkpoint. */
+export function isOfCheckpoint(name: string): boolean {
+  return isOfGeneration(name) || indexFile.test(name);
+}
+
 /** @throws CheckpointError unless the text is an index whose chunks are whole tensors */
-export function parseIndex(file: string, text: string): CheckpointIndex {
+export async function parseIndex(file: string, text: string): Promise<CheckpointIndex> {
   const bad = (what: string): CheckpointError =>
     new CheckpointError(`${file}: not a valid index of a checkpoint: ${what}`, { file });
   let parsed: unknown;
@@ -113,13 +112,12 @@ export function parseIndex(file: string, text: string): CheckpointIndex {
     if (!isSize(index[name])) throw bad(`expected "${name}" to be a whole number`);
   if (!isObject(index.tensors) || !isObject(index.values))
     throw bad('expected "tensors" and "values" to be objects');
-  for (const [name, tensor] of Object.entries(index.tensors)) {
-    const problem = problemOf(tensor);
-    if (problem !== null) throw bad(`tensor "${name}": ${problem}`);
-  }
+  const problem = await inSlices(tensorProblem(index.tensors));
+  if (problem !== null) throw bad(problem);
   for (const [name, value] of Object.entries(index.values))
     if (!isObject(value) || !('value' in value || Array.isArray(value['byRank'])))
       throw bad(`value "${name}" is neither of all ranks nor one for each`);
+  if (!isIntact(text)) throw bad('its text is not the one that was saved');
   return index;
 }
 
@@ -129,7 +127,20 @@ const isSize = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0;
 const isSizes = (value: unknown): value is number[] => Array.isArray(value) && value.every(isSize);
 
-function problemOf(tensor: SavedTensor): string | null {
+/** What is wrong with the first tensor that is not right; yields after each small step. */
+function* tensorProblem(
+  tensors: Readonly<Record<string, SavedTensor>>,
+): Generator<void, string | null> {
+  for (const [name, tensor] of Object.entries(tensors)) {
+    const problem = chunksProblem(tensor) ?? (yield* tilingProblem(tensor.shape, tensor.chunks));
+    if (problem !== null) return `tensor "${name}": ${problem}`;
+    yield;
+  }
+  return null;
+}
+
+/** What is wrong with a tensor or one of its chunks, each for itself. */
+function chunksProblem(tensor: SavedTensor): string | null {
   if (!isObject(tensor) || !isSizes(tensor.shape) || !Array.isArray(tensor.chunks))
     return 'expected dtype, shape and chunks';
   if (typeof tensor.dtype !== 'string' || !isDtype(tensor.dtype))
@@ -149,35 +160,7 @@ function problemOf(tensor: SavedTensor): string | null {
       sizes.every((size, dim) => (offsets[dim] as number) + size <= (shape[dim] as number));
     if (!fits) return 'a chunk is not within the tensor';
   }
-  const covered = chunks.reduce((sum, { sizes }) => sum + numelOf(sizes), 0);
-  if (
-    covered !== numelOf(shape) ||
-    chunks.some((a, i) => chunks.slice(0, i).some((b) => overlap(a, b)))
-  )
-    return 'its chunks are not the whole tensor, each element once';
   return null;
 }
 
 const isDtype = (name: string): boolean => dtypeByName(name as DTypeName) !== undefined;
-
-const overlap = (a: Chunk, b: Chunk): boolean =>
-  intersect(a, b)?.sizes.every((size) => size > 0) ?? false;
-
-/** A hyper-rectangle in the coordinates of the whole tensor. */
-export interface Region {
-  readonly offsets: readonly number[];
-  readonly sizes: readonly number[];
-}
-
-/** What two regions share; null if that is nothing. */
-export function intersect(a: Region, b: Region): Region | null {
-  const offsets = a.offsets.map((start, dim) => Math.max(start, b.offsets[dim] as number));
-  const sizes = offsets.map(
-    (start, dim) =>
-      Math.min(
-        (a.offsets[dim] as number) + (a.sizes[dim] as number),
-        (b.offsets[dim] as number) + (b.sizes[dim] as number),
-      ) - start,
-  );
-  return sizes.every((size) => size > 0) ? { offsets, sizes } : null;
-}

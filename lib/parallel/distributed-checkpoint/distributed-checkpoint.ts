@@ -52,7 +52,8 @@ export interface DistributedCheckpoint {
    * @param state - tensors, distributed tensors, modules, optimizers, other objects with
    * `stateDict`, and plain values, in nested objects
    * @throws CheckpointError on all ranks if one of them cannot write, with its cause, or a plain
-   * tensor differs between them; ArgumentError for values that cannot be saved
+   * tensor differs between them; CollectiveError if a rank has died, or does not come within
+   * `timeoutMs` of the process group; ArgumentError for values that cannot be saved
    * @see PyTorch `torch.distributed.checkpoint.save`
    * @example await distributedCheckpoint.save('run', { model, optimizer, rng:
    * distributedCheckpoint.rng, step });
@@ -96,11 +97,11 @@ async function save(
   checkFolder(op, folder);
   const { async: copies = false } = optionsOf(op, options, 'async');
   checkFlag(op, 'async', copies);
-  const ranks = new Ranks();
+  const ranks = new Ranks(copies ? 'background' : 'checkpoints');
   const earlier = await earlierSave(ranks);
   const prepared = await prepareSave(ranks, folder, state, { copies, earlier });
-  if (!copies) return writeSave(ranks, prepared, false);
-  const writing = writeSave(ranks, prepared, true).finally(() => {
+  if (!copies) return writeSave(ranks, prepared);
+  const writing = writeSave(ranks, prepared).finally(() => {
     // Views that are not collected yet would keep the memory.
     for (const copy of Object.values(prepared.own)) copy.untypedStorage().resize_(0);
   });

@@ -1,5 +1,4 @@
 /** The ranks that save or load together: they exchange plain values, and fail for one cause. */
-import { rm } from 'node:fs/promises';
 import {
   allGatherObject,
   allReduce,
@@ -13,11 +12,12 @@ import {
   worldGroup,
 } from '../../distributed/index.js';
 import { CheckpointError, int32, keep, ShardwiseError, tensor } from '../../index.js';
-import { type Outcome, type ReportFiles, readReport, writeReport } from './report-files.js';
 
-/** Of a save, by rank 0: complete, or the failure of a rank. */
-interface Verdict extends Outcome<null> {
-  readonly rank: number;
+/** What one rank sends to the others: a value, or why it has none. */
+interface Outcome<T> {
+  readonly value?: T;
+  readonly failure?: string;
+  readonly details?: Record<string, unknown>;
 }
 
 const ALONE = {};
@@ -25,13 +25,19 @@ const ALONE = {};
 /** Groups by world: calls in the background must not mix with those of training. */
 const groups = new WeakMap<ProcessGroup, Map<Purpose, ProcessGroup>>();
 
-/** Calls for different purposes may come in different orders on the ranks, so each has a group. */
-type Purpose = 'checkpoints' | 'signals';
+/**
+ * Calls for different purposes may come in different orders on the ranks, so each has a group. Those
+ * in the background come at different places of the program: they have a stream of their own, or
+ * what the ranks compute would wait for them.
+ */
+type Purpose = 'checkpoints' | 'background' | 'signals';
 
 /** The ranks of a save or load; one rank without a process group. */
 export class Ranks {
   readonly rank: number;
   readonly size: number;
+  /** What stands for this rank and its world. */
+  readonly key: object;
   private readonly group: ProcessGroup | null;
 
   /** All ranks of the world call it in the same order. */
@@ -41,12 +47,14 @@ export class Ranks {
     this.size = isAlone ? 1 : getWorldSize();
     if (this.size === 1) {
       this.group = null;
+      this.key = ALONE;
       return;
     }
     const world = worldGroup();
+    this.key = world;
     const own = groups.get(world) ?? new Map<Purpose, ProcessGroup>();
     groups.set(world, own);
-    this.group = own.get(purpose) ?? newGroup();
+    this.group = own.get(purpose) ?? newGroup(null, { ownStream: purpose === 'background' });
     own.set(purpose, this.group);
   }
 
@@ -78,11 +86,6 @@ export class Ranks {
     };
   }
 
-  /** What stands for this rank and its world. */
-  get key(): object {
-    return this.group ?? ALONE;
-  }
-
   /**
    * Runs `work` on this rank and gathers its results. @throws CheckpointError on all ranks if it
    * fails on one, with the cause of the first that failed
@@ -105,41 +108,6 @@ export class Ranks {
     await this.agree(op, async () => {
       if (this.rank === 0) await finish(results);
     });
-  }
-
-  /**
-   * As {@link commit}, while the program goes on. Ranks report by files of a folder that all of
-   * them see: collectives of CPUs run in the order of computation, and the ranks come here at
-   * different places of it, so they would wait for each other.
-   */
-  async commitByFiles<T>(
-    op: string,
-    files: ReportFiles,
-    write: () => Promise<T>,
-    finish: (results: readonly T[]) => Promise<void>,
-  ): Promise<void> {
-    const { own, outcome } = await attempt(write);
-    if (this.rank !== 0) {
-      await writeReport(files.ofRank(this.rank), outcome);
-      const verdict = await readReport<Verdict>(op, files.verdict, 0);
-      if (verdict.failure !== undefined) throw this.failure(op, verdict.rank, verdict, own);
-      return;
-    }
-    const others = await Promise.all(
-      Array.from({ length: this.size - 1 }, (_, i) =>
-        readReport<Outcome<T>>(op, files.ofRank(i + 1), i + 1).catch(outcomeOf),
-      ),
-    );
-    const all = [outcome, ...others];
-    const failed = all.findIndex(({ failure }) => failure !== undefined);
-    const done =
-      failed < 0
-        ? await attempt(() => finish(all.map(({ value }) => value as T)))
-        : { own, outcome: all[failed] as Outcome<T> };
-    const verdict: Verdict = { ...done.outcome, value: null, rank: Math.max(0, failed) };
-    await writeReport(files.verdict, verdict);
-    for (let rank = 1; rank < this.size; rank++) await rm(files.ofRank(rank), { force: true });
-    if (verdict.failure !== undefined) throw this.failure(op, verdict.rank, verdict, done.own);
   }
 
   private resultsOf<T>(op: string, all: readonly Outcome<T>[], own: unknown): T[] {

@@ -1,4 +1,5 @@
 /** Starts communication as early as its operands are there. */
+import { checkGraph } from '../../graph/check-graph.js';
 import type { Graph } from '../../graph/graph.js';
 import { lint } from '../../graph/lint.js';
 import type { Node } from '../../graph/node.js';
@@ -14,6 +15,7 @@ import { isInput, Precedence } from './precedence.js';
  * The results live longer, however many they are: {@link reorderForOverlap} bounds that.
  *
  * @returns the number of collectives that moved
+ * @throws ArgumentError for what is no graph
  * @see PyTorch `torch._inductor.comms.raise_comms`
  * @example
  * const early = aotAutograd({
@@ -27,6 +29,7 @@ import { isInput, Precedence } from './precedence.js';
  * const fn = compile((t: Tensor) => t.sin(), { backend: early });
  */
 export function raiseCollectives(graph: Graph): number {
+  checkGraph('raiseCollectives', graph);
   const raising = new Raising(graph);
   const { nodes, raised } = raising.run();
   if (raised > 0) graph.nodes.splice(0, graph.nodes.length, ...nodes);

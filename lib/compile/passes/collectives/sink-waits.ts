@@ -1,4 +1,5 @@
 /** Waits for communication where results are used, and not before. */
+import { checkGraph } from '../../graph/check-graph.js';
 import type { Graph } from '../../graph/graph.js';
 import { lint } from '../../graph/lint.js';
 import type { Node } from '../../graph/node.js';
@@ -10,6 +11,7 @@ import { Precedence } from './precedence.js';
  * first node that uses it, so that what comes before runs beside the communication. A result that
  * only the graph returns is waited for at the end. Other nodes keep their order.
  *
+ * @throws ArgumentError for what is no graph
  * @see PyTorch `torch._inductor.comms.sink_waits`
  * @example
  * const late = aotAutograd({
@@ -22,6 +24,7 @@ import { Precedence } from './precedence.js';
  * const fn = compile((t: Tensor) => t.sin(), { backend: late });
  */
 export function sinkWaits(graph: Graph): void {
+  checkGraph('sinkWaits', graph);
   sinkSomeWaits(graph, isWait);
 }
 

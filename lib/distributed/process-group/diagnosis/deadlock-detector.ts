@@ -120,7 +120,8 @@ export class PendingCalls {
     return channel;
   }
 
-  private begin({ name, group, members, inOrder }: Entry, isMessage: boolean): Call {
+  private begin(entry: Entry, isMessage: boolean): Call {
+    const { name, group, members, inOrder = false, isBeside = false } = entry;
     const missing = new Set<number>();
     const left = this.goneFrom.get(group);
     for (const member of members) {
@@ -132,7 +133,8 @@ export class PendingCalls {
       name,
       group,
       isMessage,
-      inOrder: inOrder === true,
+      inOrder,
+      isBeside,
       missing,
       entered: new Map(),
       receive: null,
@@ -239,8 +241,8 @@ export class PendingCalls {
 
   private firstOf(rank: number): Call | undefined {
     for (const id of this.graph.lanesOf[rank] as Set<number>) {
-      const lane = this.graph.lanes.get(id) as Call[];
-      if (lane.length > 0) return lane[0];
+      const [first] = this.graph.lanes.get(id) as Call[];
+      if (first !== undefined && !first.isBeside) return first;
     }
     return undefined;
   }

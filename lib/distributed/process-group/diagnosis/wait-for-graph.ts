@@ -18,6 +18,8 @@ export interface Entry {
   readonly where: string;
   /** Whether all groups of the rank use this lane, as on the CPU, so that later calls wait. */
   readonly inOrder?: boolean;
+  /** Whether no read of the program waits for it: the call is on a stream of its own. */
+  readonly isBeside?: boolean;
   /** Whether the rank has observed a failure. */
   readonly hasFailed?: boolean;
   /** Whether the receiver's lane blocks until the message is there. */
@@ -37,6 +39,7 @@ export interface Call {
   readonly group: string;
   readonly isMessage: boolean;
   readonly inOrder: boolean;
+  readonly isBeside: boolean;
   /** Ranks that have not called it. */
   readonly missing: Set<number>;
   /** Its place in each lane; empty once it is done. */

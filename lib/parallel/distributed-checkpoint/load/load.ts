@@ -17,12 +17,11 @@ import {
   type CheckpointIndex,
   type Chunk,
   INDEX_NAME,
-  intersect,
-  type Region,
   readIndex,
   type SavedTensor,
 } from '../checkpoint-index.js';
 import type { Ranks } from '../ranks.js';
+import { intersect, type Region } from '../regions.js';
 import { valueFor } from '../state/rank-values.js';
 import { contributes, heldRegion } from '../state/shard-regions.js';
 import { StateEntries } from '../state/state-entries.js';

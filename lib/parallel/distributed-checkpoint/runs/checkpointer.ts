@@ -13,7 +13,13 @@ import {
   signalOf,
   watchSignals,
 } from './signals.js';
-import { completeSteps, removeOldSteps, stepFolder } from './step-folders.js';
+import {
+  completeSteps,
+  removeOldSteps,
+  type StepFolder,
+  stepFolder,
+  stepsOf,
+} from './step-folders.js';
 
 const OP = 'Checkpointer';
 
@@ -92,7 +98,8 @@ export class Checkpointer {
    * a rank has a signal to stop: then it also ends the process.
    *
    * @param step - a whole number from 0
-   * @throws CheckpointError if a rank cannot write, also in the save before; ArgumentError
+   * @throws CheckpointError if a rank cannot write, also in the save before; CollectiveError if one
+   * has died, or does not come within `timeoutMs` of the process group; ArgumentError
    */
   async step(step: number, state: CheckpointState): Promise<void> {
     checkNumber(`${OP}.step`, 'step', step, { from: 0, whole: true });
@@ -115,7 +122,7 @@ export class Checkpointer {
    * comes during it ends the process at the next step, or when this is closed.
    *
    * @returns the folder of the checkpoint
-   * @throws CheckpointError if a rank cannot write, also in the save before; ArgumentError
+   * @throws CheckpointError, CollectiveError, ArgumentError as {@link step}
    */
   async save(step: number, state: CheckpointState): Promise<string> {
     checkNumber(`${OP}.save`, 'step', step, { from: 0, whole: true });
@@ -137,19 +144,31 @@ export class Checkpointer {
     return folder;
   }
 
-  /** A save would be older than the checkpoints of another run, and be removed. */
+  /**
+   * A save would be older than the checkpoints of another run, and be removed; or it would replace
+   * what a link names. @throws CheckpointError
+   */
   private async checkFolder(step: number): Promise<void> {
-    if (this.isChecked) return;
-    const steps = await this.ranks.fromFirst(OP, () => completeSteps(this.folder));
-    const later = steps.find((each) => each > step && !this.damaged.has(each));
-    if (later !== undefined)
+    const steps = await this.ranks.fromFirst(OP, () => stepsOf(this.folder));
+    const folderOf = (each: StepFolder): string => stepFolder(this.folder, each.step);
+    const later = steps.find(
+      (each) => each.isComplete && each.step > step && !this.damaged.has(each.step),
+    );
+    if (later !== undefined && !this.isChecked)
       throw new CheckpointError(
         `${OP}: expected a folder without checkpoints of later steps than ${step}, got ` +
-          `${stepFolder(this.folder, later)}. Call resume before the first step to go on with ` +
-          'that run, or give another folder.',
-        { folder: this.folder, step, later },
+          `${folderOf(later)}. Call resume before the first step to go on with that run, or give ` +
+          'another folder.',
+        { folder: this.folder, step, later: later.step },
       );
     this.isChecked = true;
+    const link = steps.find((each) => each.isLink && each.step === step);
+    if (link !== undefined)
+      throw new CheckpointError(
+        `${OP}: ${folderOf(link)} is a link: this save would replace the checkpoint that it ` +
+          'names. Remove the link, or give another folder.',
+        { folder: this.folder, step },
+      );
   }
 
   /**
@@ -184,18 +203,21 @@ export class Checkpointer {
   /**
    * Waits for the save in the background, and stops watching signals. A signal that came after the
    * last step, or comes during the wait, ends the process then, and the command that goes on is
-   * printed. @throws CheckpointError
+   * printed.
+   *
+   * @throws CheckpointError, CollectiveError as the save in the background does
    */
   async close(): Promise<void> {
     this.isSaving = true;
-    let signal: StopSignal | null = null;
-    try {
-      await this.finish();
-    } finally {
-      signal = signalOf(signalNumber());
-      this.unwatch();
+    const failure = await this.finish().catch((error: Error) => error);
+    const signal = signalOf(signalNumber());
+    this.unwatch();
+    if (signal === null) {
+      if (failure instanceof Error) throw failure;
+      return;
     }
-    if (signal === null) return;
+    if (failure instanceof Error)
+      console.error(`${signal}: the last save failed: ${failure.message}`);
     if (this.saved !== null) this.reportEnd(signal, this.saved);
     endBy(signal);
   }

@@ -20,7 +20,8 @@ export class PendingSave {
    * Resolves when the checkpoint is complete on the disk. A program that ends before has the
    * checkpoint before.
    *
-   * @throws CheckpointError if a rank could not write
+   * @throws CheckpointError if a rank could not write; CollectiveError if a rank has died, or is not
+   * done `timeoutMs` of the process group after this one
    */
   async wait(): Promise<void> {
     this.isReported = true;

@@ -1,7 +1,7 @@
 /** Who writes what: each part of a tensor once, spread over the ranks that hold it by size. */
 import { numelOf } from '../../../core/shape.js';
 import { CheckpointError, type DTypeName, dtypeByName } from '../../../index.js';
-import type { Region } from '../checkpoint-index.js';
+import type { Region } from '../regions.js';
 import { checkReplicas } from './replicas.js';
 
 /** A part of a tensor that a rank holds. */

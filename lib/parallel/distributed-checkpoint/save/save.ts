@@ -2,7 +2,6 @@
  * Saves a state from all ranks. Each writes its own shards under the name of a new generation; then
  * one rank writes the index, and the old generation goes.
  */
-import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { encodeValue, RANDOM } from '../../../checkpoint/state/json-values.js';
@@ -28,7 +27,6 @@ import {
   isOfGeneration,
   parseIndex,
   readIndex,
-  reportFilesOf,
   type SavedTensor,
   type SavedValue,
   shardFileName,
@@ -50,8 +48,6 @@ interface Contribution {
   /** The folder, from the root of the file system. */
   readonly folder: string;
   readonly generation: number;
-  /** A word that no other save has; that of rank 0 counts. */
-  readonly token: string;
 }
 
 /** A save that is decided: all that is left to do is to write. */
@@ -135,7 +131,6 @@ async function contribute(
     values,
     folder: path.resolve(folder),
     generation: await nextGeneration(ranks, folder),
-    token: randomBytes(8).toString('hex'),
   };
 }
 
@@ -171,13 +166,9 @@ function memoryOf(chunk: PlannedChunk, region: HeldRegion, copies: boolean): Ten
 
 /**
  * Writes what was prepared, also while the program goes on. @throws CheckpointError on all ranks if
- * one of them cannot
+ * one of them cannot; CollectiveError if one has died or does not come
  */
-export async function writeSave(
-  ranks: Ranks,
-  prepared: PreparedSave,
-  isBackground: boolean,
-): Promise<void> {
+export async function writeSave(ranks: Ranks, prepared: PreparedSave): Promise<void> {
   const { folder, generation, own } = prepared;
   const file = path.join(folder, shardFileName(generation, ranks.rank));
   const isEmpty = Object.keys(own).length === 0;
@@ -186,17 +177,14 @@ export async function writeSave(
   // All files are complete and on the disk: the index makes them the checkpoint.
   const finish = async (checksums: readonly SavedFile['checksums'][]): Promise<void> => {
     const text = formatIndex(indexOf(prepared, ranks.size, checksums));
-    parseIndex(`${folder}/${INDEX_NAME}`, text);
+    await parseIndex(`${folder}/${INDEX_NAME}`, text);
     await saveText(path.join(folder, INDEX_NAME), text);
   };
   try {
-    if (isBackground && ranks.size > 1) {
-      const [{ token }] = prepared.contributions as [Contribution];
-      const reports = reportFilesOf(folder, generation, token);
-      await ranks.commitByFiles(OP, reports, write, finish);
-    } else await ranks.commit(OP, write, finish);
+    await ranks.commit(OP, write, finish);
   } catch (error) {
-    if (!isEmpty) await removeUnused(folder, file);
+    // After a failed collective, the rank that writes the index may have got all that it waited for.
+    if (!isEmpty && error instanceof CheckpointError) await removeUnused(folder, file);
     throw error;
   }
   if (ranks.rank === 0) await removeOld(folder, generation);

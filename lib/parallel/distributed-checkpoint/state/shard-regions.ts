@@ -1,7 +1,7 @@
 /** Which part of a tensor this rank holds, and in which memory. */
 import { computeLocalShapeAndGlobalOffset, DTensor, Replicate } from '../../../dtensor/index.js';
 import { noGrad, type Tensor } from '../../../index.js';
-import type { Region } from '../checkpoint-index.js';
+import type { Region } from '../regions.js';
 
 /** A part of a tensor in the memory of this rank. */
 export interface HeldRegion extends Region {

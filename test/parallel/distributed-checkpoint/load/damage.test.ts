@@ -157,11 +157,21 @@ describe('loading a distributed checkpoint', () => {
       [/generation-1-rank-0/g, '../generation-1-rank-0', /is not the name of a shard file/],
       ['"offsets":[0', '"offsets":[1', /its chunks are not the whole tensor|not within the tensor/],
       ['float32', 'float31', /there is no dtype "float31"/],
+      ['"value":3', '"value":2', /its text is not the one that was saved/],
     ];
     for (const [from, to, message] of changes) {
       writeFileSync(at(INDEX), text.replace(from, to));
       assertRefused(await refusals(2), message);
     }
+  });
+
+  it('loads an index of an earlier version, which has no checksum', async () => {
+    await saveOn(2);
+    const text = readFileSync(at(INDEX), 'utf8');
+    const { checksum, ...index } = JSON.parse(text);
+    assert.match(checksum, /^[0-9a-f]{8}$/);
+    writeFileSync(at(INDEX), `${JSON.stringify(index)}\n`);
+    assertRefused(await refusals(2), /^loaded$/);
   });
 
   it('lists what is missing, unexpected or of another shape and dtype', async () => {
