@@ -107,7 +107,7 @@ function fits(grad: Tensor, variable: Tensor): boolean {
   return (
     placedAlike(grad, variable) &&
     hasLayoutOf(variable, grad) &&
-    isNonOverlappingAndDense(grad.shape, grad.strides)
+    isNonOverlappingAndDense(grad.sizes, grad.strides)
   );
 }
 

@@ -347,7 +347,7 @@ function tangentOf({ like, sharding }: Root, grad: Tensor | null): Tensor {
 }
 
 function zerosLike(like: Tensor): Tensor {
-  return copyInLayoutOf(like, zeros(like.shape, { dtype: like.dtype, device: like.device }));
+  return copyInLayoutOf(like, zeros(like.sizes, { dtype: like.dtype, device: like.device }));
 }
 
 function gradientOf({ at, sharding }: PrimalGradient, values: readonly RunValue[]): Tensor | null {
