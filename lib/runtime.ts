@@ -81,7 +81,7 @@ Object.defineProperty(Tensor.prototype, 'toString', {
 function textOf(t: Tensor): string {
   const { capture } = layers.backend;
   if (capture !== null && t.device.type !== 'meta')
-    capture.unsupported(`the text of a tensor, ${t.dtype.name}${formatShape(t.shape)}, was made`);
+    capture.unsupported(`the text of a tensor, ${t.dtype.name}${formatShape(t.sizes)}, was made`);
   return inspect(t);
 }
 
@@ -94,15 +94,15 @@ Object.defineProperty(Tensor.prototype, Symbol.toPrimitive, {
     if (hint === 'string') return textOf(this);
     if (hint === 'default')
       throw new ArgumentError(
-        `a tensor of shape ${formatShape(this.shape)} has no operators: write a.add(b) for a + ` +
+        `a tensor of shape ${formatShape(this.sizes)} has no operators: write a.add(b) for a + ` +
           'b, a.eq(b) for a == b, and a template or a.toString() for a text',
-        { op: 'add', given: this.shape },
+        { op: 'add', given: this.sizes },
       );
     if (this.numel() === 1) return Number(this.item());
     throw new ArgumentError(
-      `a tensor of shape ${formatShape(this.shape)} is no number: use its methods, ` +
+      `a tensor of shape ${formatShape(this.sizes)} is no number: use its methods, ` +
         'such as t.mul(2)',
-      { op: 'Number', given: this.shape },
+      { op: 'Number', given: this.sizes },
     );
   },
 });

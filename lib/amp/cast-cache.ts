@@ -50,7 +50,7 @@ export class CastCache {
       kept.set(leaf, views);
     }
     // views of a distributed leaf differ in the windows of their local shards
-    const { shape, strides, storageOffset: offset } = heldOf(t);
+    const { sizes: shape, strides, storageOffset: offset } = heldOf(t);
     for (let i = 0; i < views.length; i++) {
       const view = views[i] as KeptView;
       if (view.offset !== offset || view.converted.dtype !== dtype) continue;

@@ -108,7 +108,7 @@ function fits(grad: Tensor, variable: Tensor): boolean {
   return (
     placedAlike(grad, variable) &&
     hasLayoutOf(variable, grad) &&
-    isNonOverlappingAndDense(grad.shape, grad.strides)
+    isNonOverlappingAndDense(grad.sizes, grad.strides)
   );
 }
 
@@ -168,10 +168,10 @@ export function requiredEdge(t: Tensor, op: string, what: string): Edge {
   const edge = edgeOf(t);
   if (edge === null) {
     throw new AutogradError(
-      `${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and ` +
+      `${op}: ${what}, ${t.dtype.name}[${t.sizes.join(', ')}], does not require a gradient and ` +
         'was not computed from a tensor that does',
       {
-        shape: t.shape,
+        shape: t.sizes,
       },
     );
   }

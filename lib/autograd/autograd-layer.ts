@@ -132,7 +132,7 @@ function checkWithoutHistory(op: AnyOp, changed: Tensor): void {
       'that requires a gradient. Change it inside noGrad(() => ...).',
     {
       op: op.name,
-      shape: changed.shape,
+      shape: changed.sizes,
     },
   );
 }
@@ -149,7 +149,7 @@ function checkLeaf(op: AnyOp, into: Tensor): void {
       'inside noGrad(() => ...), or use a copy.',
     {
       op: op.name,
-      shape: into.shape,
+      shape: into.sizes,
     },
   );
 }

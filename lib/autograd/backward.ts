@@ -241,7 +241,7 @@ function rootGradients(
 ): readonly Tensor[] {
   return roots.map((t, i) => {
     const grad = given[i] ?? null;
-    return grad === null ? t.detach().newOnes(t.shape) : exposeOne(grad);
+    return grad === null ? t.detach().newOnes(t.sizes) : exposeOne(grad);
   });
 }
 
@@ -250,19 +250,19 @@ function checkRootGradient(t: Tensor, given: Tensor | null): void {
     if (t.numel() !== 1) {
       throw new AutogradError(
         'backward: only a tensor of one element has an implicit gradient, this one has shape ' +
-          `${formatShape(t.shape)}. Pass a gradient, or call sum() first.`,
+          `${formatShape(t.sizes)}. Pass a gradient, or call sum() first.`,
         {
-          shape: t.shape,
+          shape: t.sizes,
         },
       );
     }
     return;
   }
-  if (!sameShape(given.shape, t.shape)) {
+  if (!sameShape(given.sizes, t.sizes)) {
     throw new ShapeError(
-      `backward: the gradient has shape ${formatShape(given.shape)}, the tensor ` +
-        `${formatShape(t.shape)}`,
-      { gradient: given.shape, shape: t.shape },
+      `backward: the gradient has shape ${formatShape(given.sizes)}, the tensor ` +
+        `${formatShape(t.sizes)}`,
+      { gradient: given.sizes, shape: t.sizes },
     );
   }
 }

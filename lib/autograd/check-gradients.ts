@@ -31,7 +31,7 @@ export function exposeOne(grad: Tensor): Tensor {
 
 function describe(value: unknown): string {
   return value instanceof Tensor
-    ? `${value.dtype.name}${formatShape(value.shape)} on ${value.device}`
+    ? `${value.dtype.name}${formatShape(value.sizes)} on ${value.device}`
     : `${value === null ? 'null' : typeof value}`;
 }
 
@@ -63,10 +63,10 @@ export function fitReturned(given: unknown, slot: GradientSlot, source: string):
   if (
     !(given instanceof Tensor) ||
     given.device !== slot.device ||
-    !isBroadcastOf(given.shape, slot.shape)
+    !isBroadcastOf(given.sizes, slot.shape)
   )
     throw refuse(source, slot, given);
-  const summed = isSame(given.shape, slot.shape) ? given : given.sumToSize(slot.shape);
+  const summed = isSame(given.sizes, slot.shape) ? given : given.sumToSize(slot.shape);
   return summed.dtype === slot.dtype ? summed : summed.to(slot.dtype);
 }
 
@@ -82,7 +82,7 @@ export function fitReplaced(given: unknown, grad: Tensor, source: string): Tenso
     !(given instanceof Tensor) ||
     given.device !== grad.device ||
     given.dtype !== grad.dtype ||
-    !isSame(given.shape, grad.shape)
+    !isSame(given.sizes, grad.sizes)
   )
     throw refuse(source, grad, given);
   return exposeOne(given);

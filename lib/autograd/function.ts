@@ -194,7 +194,7 @@ class FunctionNode extends Node {
   }
 }
 
-function slotOf({ shape, dtype, device }: Tensor): GradientSlot {
+function slotOf({ sizes: shape, dtype, device }: Tensor): GradientSlot {
   return { shape, dtype, device };
 }
 

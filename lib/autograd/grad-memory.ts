@@ -36,17 +36,17 @@ export function setGradMemory(leaf: Tensor, memory: Tensor | null): void {
 function check(op: string, leaf: Tensor, memory: Tensor): void {
   if (!(memory instanceof Tensor)) throw unexpected(op, 'memory', 'a tensor or null', memory);
   const fits =
-    sameShape(memory.shape, leaf.shape) &&
+    sameShape(memory.sizes, leaf.sizes) &&
     memory.dtype === leaf.gradDtype &&
     memory.device === leaf.device &&
     memory.sharding?.spec === leaf.sharding?.spec;
   if (!fits)
     throw new AutogradError(
-      `${op}: expected memory like the leaf, ${leaf.gradDtype.name}${formatShape(leaf.shape)} on ` +
-        `${leaf.device}, got ${memory.dtype.name}${formatShape(memory.shape)} on ${memory.device}`,
+      `${op}: expected memory like the leaf, ${leaf.gradDtype.name}${formatShape(leaf.sizes)} on ` +
+        `${leaf.device}, got ${memory.dtype.name}${formatShape(memory.sizes)} on ${memory.device}`,
       { op },
     );
-  if (memory.requiresGrad || overlapsItself(memory.shape, memory.strides))
+  if (memory.requiresGrad || overlapsItself(memory.sizes, memory.strides))
     throw new AutogradError(
       `${op}: expected memory that requires no gradient and holds each element once`,
       { op },

@@ -111,7 +111,7 @@ function listOf(value: Tensor | readonly Tensor[]): readonly Tensor[] {
 }
 
 function weightsLike(t: Tensor): Tensor {
-  return t.detach().newOnes([t.numel()]).cumsum(0).mul(0.7).sin().add(1.5).reshape(t.shape);
+  return t.detach().newOnes([t.numel()]).cumsum(0).mul(0.7).sin().add(1.5).reshape(t.sizes);
 }
 
 function compareJacobians(
@@ -131,8 +131,8 @@ function compareJacobians(
       if (!(Math.abs(a - n) <= atol + rtol * Math.abs(n))) {
         return (
           `d output ${o} [${row}] / d input ${i} [${column}] is ${a} by the gradient and ${n} ` +
-          `by differences (output ${output.shape.join('x') || 'scalar'}, input ` +
-          `${input.shape.join('x') || 'scalar'})`
+          `by differences (output ${output.sizes.join('x') || 'scalar'}, input ` +
+          `${input.sizes.join('x') || 'scalar'})`
         );
       }
     }
@@ -146,7 +146,7 @@ function analyticalJacobian(output: Tensor, input: Tensor): number[][] {
     const direction = output.detach().newZeros([output.numel()]);
     direction.select(0, row).fill_(1);
     const [g] = grad(output, input, {
-      gradOutputs: direction.reshape(output.shape),
+      gradOutputs: direction.reshape(output.sizes),
       retainGraph: true,
       allowUnused: true,
     });

@@ -10,7 +10,7 @@ import type { Tensor } from '../core/tensor.js';
 
 /** Whether a gradient, or its local shard, has the layout that `variable` asks for. */
 export function hasLayoutOf(variable: Tensor, grad: Tensor): boolean {
-  const { shape, strides } = heldOf(variable);
+  const { sizes: shape, strides } = heldOf(variable);
   const given = heldOf(grad).strides;
   if (!isNonOverlappingAndDense(shape, strides)) return isContiguousLayout(shape, given);
   for (let dim = 0; dim < shape.length; dim++)
@@ -20,7 +20,7 @@ export function hasLayoutOf(variable: Tensor, grad: Tensor): boolean {
 
 /** A copy of a gradient in new memory, in the layout that `variable` asks for. */
 export function copyInLayoutOf(variable: Tensor, grad: Tensor): Tensor {
-  const { shape, strides } = heldOf(variable);
+  const { sizes: shape, strides } = heldOf(variable);
   if (isContiguousLayout(shape, strides) || !isNonOverlappingAndDense(shape, strides))
     return rowMajorCopy(grad);
   const order = outermostFirst(strides);

@@ -62,7 +62,7 @@ export class OpNode extends Node implements VjpContext<object> {
     for (let i = 0; i < count; i++) {
       const t = inputs[i] as Tensor;
       if (t.sharding !== null) distributed++;
-      this.shapes[i] = t.shape;
+      this.shapes[i] = t.sizes;
       this.inputDtypes[i] = t.dtype;
       this.inputDevices[i] = t.device;
     }
@@ -171,7 +171,7 @@ export class OpNode extends Node implements VjpContext<object> {
       arrived === undefined ||
       arrived.sharding !== null ||
       arrived.dtype !== this.gradientDtype(i) ||
-      !sameShape(arrived.shape, this.shapes[i] as Shape) ||
+      !sameShape(arrived.sizes, this.shapes[i] as Shape) ||
       !arrived.isContiguous()
     )
       return null;
@@ -289,7 +289,7 @@ export class OpNode extends Node implements VjpContext<object> {
     const dtype = g.dtype === own ? own : this.gradientDtype(i);
     const shape = this.shapes[i] as Shape;
     const low = this.lowOf(g, dtype);
-    if (low !== null && sameShape(g.shape, shape)) return low;
+    if (low !== null && sameShape(g.sizes, shape)) return low;
     const fits = fitGradient(g, shape, g.dtype === dtype ? dtype : own);
     return fits.sharding !== null && this.plainInputs?.[i] === true
       ? fits.sharding.whole(fits)
@@ -357,7 +357,7 @@ export function hasGradient(op: AnyOp, output: Tensor, i: number): boolean {
  * promotion.
  */
 function fitGradient(g: Tensor, shape: Shape, dtype: DType): Tensor {
-  const summed = g.shape === shape ? g : g.sumToSize(shape);
+  const summed = g.sizes === shape ? g : g.sumToSize(shape);
   return summed.dtype === dtype ? summed : summed.to(dtype);
 }
 

@@ -78,7 +78,7 @@ export function withoutSavedTensorsHooks<T>(fn: () => T): T {
 /** Whether the program packs what is saved. */
 export const isPacking = (): boolean => hooks !== null;
 
-const changedByPack = ({ shape, dtype }: Tensor): InPlaceError =>
+const changedByPack = ({ sizes: shape, dtype }: Tensor): InPlaceError =>
   new InPlaceError(
     `savedTensorsHooks: pack changed its argument, ${dtype.name}[${shape.join(', ')}], in place. ` +
       'The op has still to read it: return a changed copy instead.',
@@ -238,10 +238,10 @@ export class SavedTensor {
  * one.
  */
 function standInOf(t: Tensor, storage: Storage): Tensor {
-  const { standIn: known, shape, strides, storageOffset, dtype } = t;
+  const { standIn: known, sizes: shape, strides, storageOffset, dtype } = t;
   if (
     known?.storage === storage &&
-    known.shape === shape &&
+    known.sizes === shape &&
     known.strides === strides &&
     known.storageOffset === storageOffset &&
     known.dtype === dtype
@@ -280,7 +280,7 @@ function withHistory(
 
 function overwritten(op: string, role: string, t: Tensor, version: number): InPlaceError {
   return new InPlaceError(
-    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but it was ` +
+    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.sizes.join(', ')}], but it was ` +
       `changed in place after it was saved: it was at version ${version}, ` +
       `now ${t.currentVersion}. Use the out-of-place op, or clone() it before the change.`,
     { op, role, saved: version, now: t.currentVersion },
@@ -289,7 +289,7 @@ function overwritten(op: string, role: string, t: Tensor, version: number): InPl
 
 function swappedAway(op: string, role: string, t: Tensor): InPlaceError {
   return new InPlaceError(
-    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but set_ or ` +
+    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.sizes.join(', ')}], but set_ or ` +
       '`data =` gave that tensor other memory after it was saved. Change the memory of a ' +
       'tensor before the forward pass or after backward, or assign to a detached copy.',
     { op, role },

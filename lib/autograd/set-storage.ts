@@ -40,7 +40,7 @@ function checkDistributed(op: string, target: Tensor, source: Tensor): void {
   if (target.sharding === null || source.sharding !== null) return;
   throw new ShardingError(
     `${op}: expected a distributed tensor for one placed as ${target.sharding.spec}, got a ` +
-      `plain ${source.dtype.name}${formatShape(source.shape)}. Convert it by distributeTensor(t, ` +
+      `plain ${source.dtype.name}${formatShape(source.sizes)}. Convert it by distributeTensor(t, ` +
       'mesh, placements) if it is the whole tensor, or by DTensor.fromLocal(t, mesh, placements) ' +
       'if it is the local shard; a plain parameter is a new one: new nn.Parameter(t).',
     { op },
@@ -55,7 +55,7 @@ function checkRecording(target: Tensor, source: Tensor): void {
         'would be lost. Call it inside noGrad(() => ...).',
       {
         op: 'set_',
-        shape: target.shape,
+        shape: target.sizes,
       },
     );
   }

@@ -22,7 +22,7 @@ interface Window extends Layout {
 
 function windowOn(base: Tensor, view: Tensor): Window {
   return {
-    shape: view.shape,
+    shape: view.sizes,
     strides: view.strides,
     offset: view.storageOffset - base.storageOffset,
   };
@@ -54,7 +54,7 @@ export function checkViewChange(op: { readonly name: string }, into: Tensor): vo
       { op: op.name },
     );
   }
-  if (base !== null && !isNonOverlappingAndDense(base.shape, base.strides)) {
+  if (base !== null && !isNonOverlappingAndDense(base.sizes, base.strides)) {
     throw new InPlaceError(
       `${op.name}: a view of a tensor with gaps or overlaps cannot be changed in place under ` +
         'autograd; clone() the base first',
@@ -73,7 +73,7 @@ class CopySlices extends Node {
 
   constructor(base: Tensor, window: Window, inner: Node, selfIndex: number) {
     super(1, [edgeOf(base), ...inner.edges.map((edge, i) => (i === selfIndex ? null : edge))]);
-    this.base = { shape: base.shape, strides: base.strides };
+    this.base = { shape: base.sizes, strides: base.strides };
     this.window = window;
     this.inner = inner;
     this.selfIndex = selfIndex;
@@ -112,7 +112,7 @@ class ViewOfChanged extends Node {
   constructor(base: Tensor, window: Window) {
     super(1, [edgeOf(base)]);
     this.window = window;
-    this.base = { shape: base.shape, strides: base.strides };
+    this.base = { shape: base.sizes, strides: base.strides };
   }
 
   apply([grad]: Gradients): Gradients {

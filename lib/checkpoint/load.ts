@@ -216,11 +216,11 @@ export class SafetensorsFile {
       throw unexpected(op, 'into', 'a plain tensor, such as the local shard of this one', into);
     const { dtype, shape, begin } = this.entryOf(name);
     const selection = selectionOf(op, ranges, shape);
-    if (!sameShape(into.shape, selection.sizes))
+    if (!sameShape(into.sizes, selection.sizes))
       throw new ShapeError(
         `${op}: expected the target of "${name}" to have the shape of the part, ` +
-          `${formatShape(selection.sizes)}, got ${formatShape(into.shape)}`,
-        { op, name, expected: selection.sizes, given: into.shape },
+          `${formatShape(selection.sizes)}, got ${formatShape(into.sizes)}`,
+        { op, name, expected: selection.sizes, given: into.sizes },
       );
     return { name, dtype, shape, at: this.header.dataStart + begin, selection, into };
   }

@@ -170,7 +170,7 @@ async function readGroup(
     values.retain();
     into.copy_(values);
     // Behind the copy in the order of the device, so that the buffer is free again.
-    const element = into.shape.reduce((t, _, dim) => t.narrow(dim, 0, 1), into);
+    const element = into.sizes.reduce((t, _, dim) => t.narrow(dim, 0, 1), into);
     await valueAccess().read(element, rawArray(into.dtype, 1));
     values.release();
     values.dispose();

@@ -99,7 +99,7 @@ export async function writeTensors(
   try {
     for (const [name, t] of tensors) sources.push(new Source(path, name, t));
     const planned = sources.map(({ name, view }) => {
-      const { dtype, shape, nbytes: bytes } = view;
+      const { dtype, sizes: shape, nbytes: bytes } = view;
       return { name, dtype, shape, bytes };
     });
     const headerOf = (checksums: SavedFile['checksums']): Uint8Array =>

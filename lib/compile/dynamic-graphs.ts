@@ -55,7 +55,7 @@ export class DynamicGraphs {
   mayServe(inputs: readonly Tensor[]): boolean {
     if (this.misses >= MAX_MISSES) return false;
     return this.graphs.some(
-      ({ sample }) => sizesIn(sample.graph.symbols, (i) => inputs[i]?.shape) !== null,
+      ({ sample }) => sizesIn(sample.graph.symbols, (i) => inputs[i]?.sizes) !== null,
     );
   }
 
@@ -163,7 +163,7 @@ function factsOf(tensors: readonly Tensor[]): unknown[] {
 /** The dims of inputs that may get other sizes: of tensors with memory of their own. */
 export function changeablePlaces(inputs: readonly Tensor[], onlyMarked: boolean): SizePlace[] {
   return inputs.flatMap((t, input) => {
-    const { storage, shape, strides } = t;
+    const { storage, sizes: shape, strides } = t;
     const shares = inputs.some((other, i) => i !== input && other.storage === storage);
     if (storage === null || shares || t.base !== null || t.sharding !== null) return [];
     if (!isContiguousLayout(shape, strides)) return [];
@@ -182,13 +182,13 @@ export function checkMarks(
   const symbols = made?.sample.graph.symbols ?? [];
   const dynamic = new Set(symbols.flatMap(({ places }) => places.map(keyOf)));
   inputs.forEach((t, input) => {
-    const fixed = t.shape.findIndex(
+    const fixed = t.sizes.findIndex(
       (size, dim) => size > 1 && isMarked(t, dim) && !dynamic.has(keyOf({ input, dim })),
     );
     if (fixed < 0) return;
     throw new CompileError(
       `compile: dim ${fixed} of input ${input} is marked as dynamic, and the function has a ` +
-        `graph for the size ${t.shape[fixed]} only${reason === null ? '' : `: ${reason}`}. Leave ` +
+        `graph for the size ${t.sizes[fixed]} only${reason === null ? '' : `: ${reason}`}. Leave ` +
         'out markDynamic, or make the function independent of the size.',
       { input, dim: fixed, reason },
     );
@@ -200,7 +200,7 @@ const keyOf = ({ input, dim }: SizePlace): string => `${input},${dim}`;
 function byEqualSizes(inputs: readonly Tensor[], places: readonly SizePlace[]): SizePlace[][] {
   const classes = new Map<number, SizePlace[]>();
   for (const place of places) {
-    const size = inputs[place.input]?.shape[place.dim] as number;
+    const size = inputs[place.input]?.sizes[place.dim] as number;
     classes.set(size, [...(classes.get(size) ?? []), place]);
   }
   return [...classes.values()];
@@ -217,7 +217,7 @@ function shapesOf(
   classes.forEach((places, i) => {
     const multiple = (MULTIPLES[i] as number | undefined) ?? 2 * i + 5;
     for (const { input, dim } of places) {
-      const shape = shapes.get(input) ?? [...(inputs[input] as Tensor).shape];
+      const shape = shapes.get(input) ?? [...(inputs[input] as Tensor).sizes];
       shape[dim] = (shape[dim] as number) * multiple;
       shapes.set(input, shape);
     }

@@ -24,7 +24,7 @@ export function markDynamic(t: Tensor, dim: number | readonly number[]): void {
       argument: 't',
       given: t,
     });
-  const dims = [dim].flat().map((each) => wrapDim(each, t.shape.length, 'markDynamic'));
+  const dims = [dim].flat().map((each) => wrapDim(each, t.sizes.length, 'markDynamic'));
   marks.set(t, new Set([...(marks.get(t) ?? []), ...dims]));
 }
 

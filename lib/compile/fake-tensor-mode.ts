@@ -12,10 +12,10 @@ import { FakeMemory } from './fake-memory.js';
 
 function noValue(t: Tensor): never {
   throw new CompileError(
-    `FakeTensorMode: a value of ${t.dtype.name}[${t.shape.join(', ')}] was read, and fake ` +
+    `FakeTensorMode: a value of ${t.dtype.name}[${t.sizes.join(', ')}] was read, and fake ` +
       'tensors have shapes but no values. Inside run(), decide by shapes; read values of real ' +
       'tensors outside of run().',
-    { shape: t.shape, dtype: t.dtype.name },
+    { shape: t.sizes, dtype: t.dtype.name },
   );
 }
 

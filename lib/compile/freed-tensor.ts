@@ -71,7 +71,7 @@ function freedError(
 ): FreedError {
   const reason = freed.storage?.freedBy ?? 'its memory was never allocated';
   return new FreedError(
-    `compile: ${path}${owner}, ${freed.dtype.name}${formatShape(freed.shape)}${use} was freed ` +
+    `compile: ${path}${owner}, ${freed.dtype.name}${formatShape(freed.sizes)}${use} was freed ` +
       'before the call ' +
       `(${reason}). A tensor that must outlive its scope is returned from it, or passed to keep().`,
     { op: 'compile', argument: path, reason },

@@ -112,7 +112,7 @@ function remembering(outer: Iterable<Tensor>): () => void {
 /** Reads the values that a rank has. */
 function differenceOf(given: Tensor, wanted: Tensor): readonly [string, string] | null {
   const facts = [wanted, given].map(
-    (t) => `${t.dtype.name}${formatShape(t.shape)}${t.requiresGrad ? ' with a gradient' : ''}`,
+    (t) => `${t.dtype.name}${formatShape(t.sizes)}${t.requiresGrad ? ' with a gradient' : ''}`,
   ) as [string, string];
   if (facts[0] !== facts[1]) return facts;
   const [a, b] = [given, wanted].map((t) => (t.sharding?.local ?? t).detach()) as [Tensor, Tensor];

@@ -5,7 +5,7 @@ import { Tensor } from './tensor.js';
 /** Another tensor on the memory of `t`, without history. @internal */
 export function aliasOf(t: Tensor, storage: Storage | null = t.storage): Tensor {
   const alias = new Tensor(
-    t.shape,
+    t.sizes,
     t.strides,
     t.storageOffset,
     t.dtype,

@@ -62,7 +62,7 @@ export abstract class CountingWriter implements CommandWriter {
   }
 
   tensor(t: Tensor): void {
-    this.view(t, t.shape, t.strides);
+    this.view(t, t.sizes, t.strides);
   }
 
   view(t: Tensor, sizes: Shape, strides: Shape): void {
@@ -76,7 +76,7 @@ export abstract class CountingWriter implements CommandWriter {
   }
 
   output(t: Tensor): void {
-    this.outputView(t, t.shape, t.strides);
+    this.outputView(t, t.sizes, t.strides);
   }
 
   cost(operations: number): void {

@@ -19,8 +19,8 @@ export function formatTensor(t: Tensor, readValues: (t: Tensor) => Values): stri
     );
   const body = bodyOf(t, readValues);
   const details: string[] = [];
-  if (t.numel() === 0 && t.shape.length !== 1 && !t.isFake)
-    details.push(`size=[${t.shape.join(', ')}]`);
+  if (t.numel() === 0 && t.sizes.length !== 1 && !t.isFake)
+    details.push(`size=[${t.sizes.join(', ')}]`);
   if (t.dtype !== float32 && t.dtype !== int64 && t.dtype !== bool)
     details.push(`dtype=${t.dtype.name}`);
   if (t.device.type !== 'cpu') details.push(`device='${t.device}'`);
@@ -29,7 +29,7 @@ export function formatTensor(t: Tensor, readValues: (t: Tensor) => Values): stri
 
 function bodyOf(t: Tensor, readValues: (t: Tensor) => Values): string {
   if (t.disposed || t.storage?.handle === 0) return '(freed)';
-  const size = `size=[${t.shape.join(', ')}]`;
+  const size = `size=[${t.sizes.join(', ')}]`;
   if (t.storage?.handle === FAKE_HANDLE) return `..., ${size}`;
   try {
     return formatValues(t, readValues(t));
@@ -49,20 +49,20 @@ function historyOf(t: Tensor): string {
 function formatValues(t: Tensor, values: Values): string {
   if (t.numel() === 0) return '[]';
   const summarise = t.numel() > SUMMARY_ABOVE;
-  const shown = shownIndices(t.shape, summarise).map((i) => values[i] as number | bigint);
+  const shown = shownIndices(t.sizes, summarise).map((i) => values[i] as number | bigint);
   const format = numberFormat(t, shown);
   const width = shown.reduce<number>((w, v) => Math.max(w, format(v).length), 0);
   const pad = (v: number | bigint): string => format(v).padStart(width);
   const lines = (depth: number, offset: number, step: number): string => {
-    if (depth === t.shape.length) return pad(values[offset] as number | bigint);
-    const size = t.shape[depth] as number;
+    if (depth === t.sizes.length) return pad(values[offset] as number | bigint);
+    const size = t.sizes[depth] as number;
     const inner = size === 0 ? 0 : step / size;
-    const last = depth === t.shape.length - 1;
+    const last = depth === t.sizes.length - 1;
     const parts = edgeItems(size, summarise).map((i) =>
       i !== null ? lines(depth + 1, offset + i * inner, inner) : last ? ' ...' : '...',
     );
     if (last) return `[${wrap(parts, depth)}]`;
-    const lineBreaks = '\n'.repeat(t.shape.length - depth - 1);
+    const lineBreaks = '\n'.repeat(t.sizes.length - depth - 1);
     return `[${parts.join(`,${lineBreaks}${' '.repeat(8 + depth)}`)}]`;
   };
   return lines(0, 0, t.numel());

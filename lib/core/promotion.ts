@@ -31,7 +31,7 @@ export function resultType(inputs: readonly Tensor[]): DType {
   let number: DType | null = null;
   for (const t of inputs) {
     if (t.storage === null) number = number === null ? t.dtype : promoteTypes(number, t.dtype);
-    else if (t.shape.length === 0)
+    else if (t.sizes.length === 0)
       zeroDim = zeroDim === null ? t.dtype : promoteTypes(zeroDim, t.dtype);
     else withDims = withDims === null ? t.dtype : promoteTypes(withDims, t.dtype);
   }

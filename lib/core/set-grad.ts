@@ -39,15 +39,15 @@ function checkGradient(tensor: Tensor, value: Tensor): void {
     throw gradientOfAnotherKind(tensor, value);
   const dtype = tensor.ownGradDtype ?? tensor.dtype;
   if (
-    !sameShape(value.shape, tensor.shape) ||
+    !sameShape(value.sizes, tensor.sizes) ||
     value.dtype !== dtype ||
     value.device !== tensor.device
   ) {
     const advice =
       tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`;
     throw new AutogradError(
-      `grad: expected ${dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, ` +
-        `got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${advice}`,
+      `grad: expected ${dtype.name}[${tensor.sizes.join(', ')}] on ${tensor.device}, ` +
+        `got ${value.dtype.name}[${value.sizes.join(', ')}] on ${value.device}${advice}`,
     );
   }
 }

@@ -22,7 +22,7 @@ export function swapData(target: Tensor, source: Tensor): void {
   runDeferred('a tensor got other memory');
   const before = target.liveStorage('set_');
   const next = source.liveStorage('set_');
-  target.shape = source.shape;
+  target.sizes = source.sizes;
   target.strides = source.strides;
   target.storageOffset = source.storageOffset;
   target.dtype = source.dtype;
@@ -47,7 +47,7 @@ export function swapData(target: Tensor, source: Tensor): void {
 /** The graphs that saved the tensor read the new memory too. */
 function swapSaved(standIn: Tensor, target: Tensor, before: Storage, next: Storage): void {
   const { retains } = standIn;
-  standIn.shape = target.shape;
+  standIn.sizes = target.sizes;
   standIn.strides = target.strides;
   standIn.storageOffset = target.storageOffset;
   standIn.dtype = target.dtype;

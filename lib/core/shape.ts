@@ -254,11 +254,12 @@ export function checkSizes(shape: Shape, op: string): void {
   }
 }
 
-/** Replaces one -1 in a shape by the size that makes the element count fit. */
+/** A copy of a shape with the size that makes the element count fit in the place of one -1. */
 export function inferSize(shape: Shape, numel: number, op: string): Shape {
   if (!Array.isArray(shape)) throw unexpected(op, 'the shape', 'an array of whole numbers', shape);
   let unknown = -1;
   let known = 1;
+  const out = new Array<number>(shape.length); // the caller may change the given one
   for (let i = 0; i < shape.length; i++) {
     const size: unknown = shape[i];
     if (typeof size !== 'number')
@@ -271,12 +272,12 @@ export function inferSize(shape: Shape, numel: number, op: string): Shape {
         });
       unknown = i;
     } else known *= size;
+    out[i] = size;
   }
   if (unknown < 0) {
     checkSizes(shape, op);
-    if (known === numel) return shape;
+    if (known === numel) return out;
   } else if (known > 0 && numel % known === 0) {
-    const out = shape.slice();
     out[unknown] = numel / known;
     checkSizes(out, op);
     return out;

@@ -6,6 +6,7 @@ import type { Conversion } from './autocast.js';
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
+import { frozenSizes } from './frozen-sizes.js';
 import type { GradFn } from './grad-fn.js';
 import { hooks, layers } from './hooks.js';
 import { checkFlag, optionsOf, unexpected } from './options.js';
@@ -28,8 +29,8 @@ export class Tensor {
    * use `x.select(0, i)`; for `x[a:b]` and `x[ids]` `x.slice(0, a, b)` and `x.index([ids])`.
    */
   readonly [index: number]: undefined;
-  /** Sizes of the dims. */
-  shape: Shape;
+  /** @internal {@link shape} for the library itself, which reads plain arrays faster */
+  sizes: Shape;
   /** @internal */
   strides: Shape;
   /** @internal in elements */
@@ -93,7 +94,7 @@ export class Tensor {
     scalarValue = 0,
     source: Tensor | null = null,
   ) {
-    this.shape = shape;
+    this.sizes = shape;
     this.strides = strides;
     this.storageOffset = offset;
     this.dtype = dtype;
@@ -105,6 +106,11 @@ export class Tensor {
     if (!storage.ownedByTensors) return;
     if (source === null) storage.ownToken();
     else this.token = source.token;
+  }
+
+  /** Sizes of the dims: a frozen array. Another shape is that of another tensor, such as a view. */
+  get shape(): Shape {
+    return frozenSizes(this.sizes);
   }
 
   /** Memory layout; only strided tensors exist. */
@@ -186,13 +192,8 @@ export class Tensor {
   size(dim: number | { dim: number }): number;
   size(dim?: number | { dim: number }): Shape | number {
     if (dim === undefined) return this.shape;
-    return this.shape[
-      wrapDim(
-        typeof dim === 'object' ? optionsOf('size', dim, 'dim').dim : dim,
-        this.shape.length,
-        'size',
-      )
-    ] as number;
+    const at = typeof dim === 'object' ? optionsOf('size', dim, 'dim').dim : dim;
+    return this.sizes[wrapDim(at, this.sizes.length, 'size')] as number;
   }
 
   /** Stride of a dim in elements, or all strides. @throws IndexError if `dim` is out of range. */
@@ -200,30 +201,30 @@ export class Tensor {
   stride(dim: number): number;
   stride(dim?: number): Shape | number {
     return dim === undefined
-      ? this.strides
-      : (this.strides[wrapDim(dim, this.shape.length, 'stride')] as number);
+      ? frozenSizes(this.strides)
+      : (this.strides[wrapDim(dim, this.sizes.length, 'stride')] as number);
   }
 
   /** Number of dims. */
   dim(): number {
-    return this.shape.length;
+    return this.sizes.length;
   }
 
   /** Number of dims. */
   get ndim(): number {
-    return this.shape.length;
+    return this.sizes.length;
   }
 
   /** Size of dim 0, as Python's `len`. @throws ShapeError for a tensor without dims */
   get length(): number {
-    if (this.shape.length === 0)
+    if (this.sizes.length === 0)
       throw new ShapeError('length: a tensor without dims has none', { op: 'length' });
-    return this.shape[0] as number;
+    return this.sizes[0] as number;
   }
 
   /** Number of elements. @example zeros([2, 3]).numel(); // 6 */
   numel(): number {
-    return numelOf(this.shape);
+    return numelOf(this.sizes);
   }
 
   /** Bytes of one element. */
@@ -258,7 +259,7 @@ export class Tensor {
 
   /** Whether the elements lie in row-major order without gaps. */
   isContiguous(): boolean {
-    return isContiguousLayout(this.shape, this.strides);
+    return isContiguousLayout(this.sizes, this.strides);
   }
 
   /** Whether the elements are floating point numbers. */
@@ -383,8 +384,7 @@ disposedStorage.freedBy = 'dispose() was called on this tensor';
 
 /**
  * Wraps a JavaScript number as an operand. It has no memory and takes part in promotion only by its
- * category.
- * @internal
+ * category. @internal
  */
 export function wrapNumber(value: number, dtype: DType, device: Device): Tensor {
   return new Tensor(SCALAR_SHAPE, SCALAR_SHAPE, 0, dtype, device, null, value);

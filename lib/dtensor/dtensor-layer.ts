@@ -143,7 +143,7 @@ function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Spec
     const shard = localShardOf(t);
     if (shard !== null) specs.push(shard.spec);
     else if (t.storage === null) specs.push(null);
-    else if (t.shape.length === 0) specs.push(replicatedSpec(found.mesh, t));
+    else if (t.sizes.length === 0) specs.push(replicatedSpec(found.mesh, t));
     else throw mixedError(op, inputs, t);
   }
   return specs;
@@ -185,7 +185,7 @@ function collectiveError(op: AnyOp): ShardingError {
 function describe(t: Tensor): string {
   if (t.storage === null) return `the number ${t.scalarValue}`;
   return t.sharding === null
-    ? `plain ${t.dtype.name}${formatShape(t.shape)}`
+    ? `plain ${t.dtype.name}${formatShape(t.sizes)}`
     : String(t.sharding.spec);
 }
 

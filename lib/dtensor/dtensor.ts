@@ -118,7 +118,7 @@ export class DTensor extends Tensor {
         { op },
       );
     checkShardOrder(op, mesh, chosen, shardOrder);
-    const whole = shape ?? wholeShape(local.shape, mesh, chosen);
+    const whole = shape ?? wholeShape(local.sizes, mesh, chosen);
     const spec = internSpec(mesh, chosen, shardOrder, {
       shape: whole,
       strides: stride ?? wholeStrides(local, whole),
@@ -187,7 +187,11 @@ function requirePlainTensor(op: string, local: Tensor): void {
  * What must be equal on all ranks; the errors of a mismatch quote it. The mesh comes last, because
  * a long text loses its end.
  */
-function agreementText({ dtype, shape }: Tensor, spec: DTensorSpec, equalShapes: boolean): string {
+function agreementText(
+  { dtype, sizes: shape }: Tensor,
+  spec: DTensorSpec,
+  equalShapes: boolean,
+): string {
   const placed = `as ${spec.placementsInWords()}`;
   if (!equalShapes) {
     const whole =
@@ -220,8 +224,8 @@ function wholeShape(local: Shape, mesh: DeviceMesh, placements: readonly Placeme
 
 /** Strides of the whole tensor, with the dims in the memory order of the local shard. @internal */
 export function wholeStrides(local: Tensor, shape: Shape): Shape {
-  if (sameShape(local.shape, shape) || local.isContiguous())
-    return sameShape(local.shape, shape) ? local.strides : contiguousStrides(shape);
+  if (sameShape(local.sizes, shape) || local.isContiguous())
+    return sameShape(local.sizes, shape) ? local.strides : contiguousStrides(shape);
   const byStride = local.strides
     .map((stride, dim) => ({ stride, dim }))
     .sort((a, b) => a.stride - b.stride || b.dim - a.dim);
@@ -329,8 +333,8 @@ function chosenSpec(
   }
   checkShardOrder(op, mesh, chosen, shardOrder);
   return internSpec(mesh, chosen, shardOrder, {
-    shape: tensor.shape,
-    strides: contiguousStrides(tensor.shape),
+    shape: tensor.sizes,
+    strides: contiguousStrides(tensor.sizes),
     dtype: tensor.dtype,
   });
 }
@@ -368,11 +372,11 @@ function scatterShards(
   source: 0 | null,
 ): Tensor {
   const ranks = mesh.shape[meshDim] as number;
-  const chunks = chunksOf(t.shape[dim] as number, ranks);
+  const chunks = chunksOf(t.sizes[dim] as number, ranks);
   const own = (mesh.getCoordinate() as readonly number[])[meshDim] as number;
   const { offset, size } = chunks[own] as { offset: number; size: number };
   if (source === null) return t.narrow(dim, offset, size).clone();
-  const shapeOf = (count: number): Shape => t.shape.map((n, i) => (i === dim ? count : n));
+  const shapeOf = (count: number): Shape => t.sizes.map((n, i) => (i === dim ? count : n));
   const group: CollectiveGroup = mesh.getGroup(meshDim);
   const output = t.newEmpty(shapeOf(size));
   const counts = chunks.map((chunk) => numelOf(shapeOf(chunk.size)));

@@ -91,8 +91,8 @@ function checkedSizes(
   if (sizes[place] === input.size(dim)) return [...sizes];
   const message =
     `${op}: expected the input to have size ${sizes[place]} along dim ${dim}, which is ` +
-    `sizes[${place}], got shape ${formatShape(input.shape)}`;
-  throw new ShapeError(message, { op, shape: input.shape, expected: sizes[place] });
+    `sizes[${place}], got shape ${formatShape(input.sizes)}`;
+  throw new ShapeError(message, { op, shape: input.sizes, expected: sizes[place] });
 }
 
 /**
@@ -114,8 +114,8 @@ function reduceScatterTensor(
   if (size % ranks.size !== 0)
     throw new ShapeError(
       `${op}: expected a size along dim ${dim} that ${ranks.size} ranks divide, got ${size} ` +
-        `of ${formatShape(input.shape)}`,
-      { op, shape: input.shape },
+        `of ${formatShape(input.sizes)}`,
+      { op, shape: input.sizes },
     );
   const sizes = equal(size / ranks.size, ranks.size);
   return asynchronous(reduceScatterAlong(input, reduceOp, dim, sizes, ranks));
@@ -141,7 +141,7 @@ function allToAllSingle(
         `${shown(outputSplitSizes)}.`,
       {
         op,
-        shape: input.shape,
+        shape: input.sizes,
       },
     );
   }

@@ -221,7 +221,7 @@ function fromLocal(local: Tensor, wanted: readonly Placement[], inputs: Inputs):
   const mesh = inputs.mesh as DeviceMesh;
   const placements = checkPlacements(OP, mesh, wanted, local.dim());
   if (mesh.getCoordinate() === null) return DTensor.fromLocal(local, mesh, placements);
-  const shape = local.shape.map((size, dim) => {
+  const shape = local.sizes.map((size, dim) => {
     const meshDims = placements.flatMap((p, meshDim) => (p.isShard(dim) ? [meshDim] : []));
     return meshDims.length === 0 ? size : wholeSize(size, dim, meshDims, inputs);
   });

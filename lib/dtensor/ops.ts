@@ -103,7 +103,7 @@ const toLocalOp: Op<ToLocal> = defineOp({
   meta: ([t]) => {
     const { local } = requireLocalShard('toLocal', t);
     return [
-      { shape: local.shape, strides: local.strides, dtype: local.dtype, device: local.device },
+      { shape: local.sizes, strides: local.strides, dtype: local.dtype, device: local.device },
     ];
   },
   compute: ([t]) => {

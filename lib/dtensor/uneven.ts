@@ -67,7 +67,7 @@ const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0)
 async function allShapes(local: Tensor, mesh: DeviceMesh): Promise<Shape[]> {
   const ndim = local.dim();
   if (ndim === 0) return meshCoordinates(mesh).map(() => []);
-  let gathered = tensor([...local.shape], { dtype: int64, device: local.device }).reshape([
+  let gathered = tensor([...local.sizes], { dtype: int64, device: local.device }).reshape([
     1,
     ndim,
   ]);
@@ -75,7 +75,7 @@ async function allShapes(local: Tensor, mesh: DeviceMesh): Promise<Shape[]> {
     const group = mesh.getGroup(meshDim);
     gathered = allGatherRows(
       gathered,
-      Array.from({ length: group.size }, () => gathered.shape[0] as number),
+      Array.from({ length: group.size }, () => gathered.sizes[0] as number),
       group,
     );
   }

@@ -38,7 +38,7 @@ function isSameWindow(a: Tensor, b: Tensor): boolean {
     a.storage === b.storage &&
     a.storageOffset === b.storageOffset &&
     a.dtype === b.dtype &&
-    sameShape(a.shape, b.shape) &&
+    sameShape(a.sizes, b.sizes) &&
     sameShape(a.strides, b.strides)
   );
 }
@@ -61,9 +61,9 @@ function distance(a: Storage | null, b: Storage | null): number | null {
 /** The range of bytes of its storage that a tensor covers: the first, and one past the last. */
 export function byteRange(t: Tensor): [number, number] {
   let last = t.storageOffset;
-  for (let i = 0; i < t.shape.length; i++) {
-    if (t.shape[i] === 0) return [0, 0];
-    last += ((t.shape[i] as number) - 1) * (t.strides[i] as number);
+  for (let i = 0; i < t.sizes.length; i++) {
+    if (t.sizes[i] === 0) return [0, 0];
+    last += ((t.sizes[i] as number) - 1) * (t.strides[i] as number);
   }
   return [t.storageOffset * t.dtype.itemsize, (last + 1) * t.dtype.itemsize];
 }

@@ -51,7 +51,7 @@ export function unallocated(outputs: readonly Tensor[]): Tensor[] {
 /** Records the op that allocated the storages of these tensors. */
 export function recordStorages(op: string, made: readonly Tensor[]): void {
   for (const t of made)
-    origins.set((t.storage as Storage).handle, { op, dtype: t.dtype.name, shape: t.shape });
+    origins.set((t.storage as Storage).handle, { op, dtype: t.dtype.name, shape: t.sizes });
   if (origins.size > sweepAt) sweep();
 }
 

@@ -9,15 +9,15 @@ import type { Tensor } from '../core/tensor.js';
  * ShapeError, DtypeError, InPlaceError
  */
 export function checkInto(op: string, into: Tensor, meta: OutputMeta): void {
-  if (!sameShape(into.shape, meta.shape)) {
+  if (!sameShape(into.sizes, meta.shape)) {
     throw new ShapeError(
       `${op}: the result has shape ${formatShape(meta.shape)} and cannot be written into a ` +
-        `tensor of shape ${formatShape(into.shape)}. Give one of the shape of the result, such ` +
+        `tensor of shape ${formatShape(into.sizes)}. Give one of the shape of the result, such ` +
         `as empty([${meta.shape.join(', ')}]), or take the result that is returned without one.`,
       {
         op,
         result: meta.shape,
-        into: into.shape,
+        into: into.sizes,
       },
     );
   }
@@ -28,10 +28,10 @@ export function checkInto(op: string, into: Tensor, meta: OutputMeta): void {
       { op },
     );
   }
-  if (overlapsItself(into.shape, into.strides)) {
+  if (overlapsItself(into.sizes, into.strides)) {
     throw new InPlaceError(
       `${op}: cannot write into a tensor whose elements share memory (as after expand or ` +
-        `unfold: shape ${formatShape(into.shape)}, strides ` +
+        `unfold: shape ${formatShape(into.sizes)}, strides ` +
         `${formatShape(into.strides)}). clone() it first.`,
       { op },
     );

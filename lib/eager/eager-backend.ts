@@ -185,7 +185,7 @@ function checkOwners(from: Device, to: Device): void {
  */
 function checkOwner(op: AnyOp, operand: Tensor, device: Device): void {
   if (operand.storage === null || operand.device.runtime === device.runtime) return;
-  const given = `${operand.dtype}${formatShape(operand.shape)} on ${operand.device}`;
+  const given = `${operand.dtype}${formatShape(operand.sizes)} on ${operand.device}`;
   throw new DeviceError(
     `${op.name}: expected tensors on one device, ${device}, got ${given}. ` +
       `${toOneDevice(device, operand.device)}`,
@@ -282,7 +282,7 @@ function runInto(
   const operands = inputs.map((t, i) =>
     t.storage !== null && i !== op.updates && conflicts(t, into) ? cloneNow(t) : t,
   );
-  if (op.updates >= 0 && (writesAnyLayout(op) || isContiguousLayout(into.shape, into.strides))) {
+  if (op.updates >= 0 && (writesAnyLayout(op) || isContiguousLayout(into.sizes, into.strides))) {
     const base = inputs[op.updates] as Tensor;
     if (base !== into)
       launch(hooks.copyOp, [overlapsPartly(base, into) ? cloneNow(base) : base], [into], {});
@@ -295,7 +295,7 @@ function runInto(
   } else if (
     op.pointwise !== null ||
     writesAnyLayout(op) ||
-    (into.dtype === meta.dtype && isContiguousLayout(into.shape, into.strides))
+    (into.dtype === meta.dtype && isContiguousLayout(into.sizes, into.strides))
   ) {
     launch(op, operands, [into], params);
   } else {
@@ -311,7 +311,7 @@ function writesAnyLayout(op: AnyOp): boolean {
 }
 
 function cloneNow(t: Tensor): Tensor {
-  const copy = allocateOutput({ shape: t.shape, strides: null, dtype: t.dtype, device: t.device });
+  const copy = allocateOutput({ shape: t.sizes, strides: null, dtype: t.dtype, device: t.device });
   launch(hooks.copyOp, [t], [copy], {});
   return copy;
 }

@@ -22,7 +22,8 @@ export function fakeTensor({ shape, strides, dtype, device }: OutputMeta): Tenso
 
 /** A tensor without memory that has the shape, strides, offset and leaf flag of `t`. */
 export function fakeLike(t: Tensor): Tensor {
-  const fake = fakeTensor(t);
+  const { sizes: shape, strides, dtype, device } = t;
+  const fake = fakeTensor({ shape, strides, dtype, device });
   if (t.storage !== null && fake.storage !== null) fake.storage.nbytes = t.storage.nbytes;
   fake.storageOffset = t.storageOffset;
   fake.strides = t.strides;
@@ -74,10 +75,10 @@ export function runOnMeta(
   for (const t of inputs) {
     if (t.storage === null) continue;
     t.liveStorage(op.name);
-    if (t.device.type !== 'meta' && t.shape.length > 0 && op !== hooks.copyOp)
+    if (t.device.type !== 'meta' && t.sizes.length > 0 && op !== hooks.copyOp)
       throw new DeviceError(
         `${op.name}: expected tensors on one device, meta, got ` +
-          `${t.dtype.name}${formatShape(t.shape)} on ${t.device}. ${META_ADVICE}`,
+          `${t.dtype.name}${formatShape(t.sizes)} on ${t.device}. ${META_ADVICE}`,
         { op: op.name, device: String(t.device) },
       );
   }
@@ -85,7 +86,7 @@ export function runOnMeta(
 }
 
 /** The error for a value of a tensor on `meta`. */
-export function noValues(op: string, { dtype, shape }: Tensor): DeviceError {
+export function noValues(op: string, { dtype, sizes: shape }: Tensor): DeviceError {
   return new DeviceError(
     `${op}: expected a tensor with values, got ${dtype.name}${formatShape(shape)} on meta. ` +
       META_ADVICE,

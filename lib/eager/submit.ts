@@ -200,7 +200,7 @@ export function translate(
   const operands = inputs.map((t) =>
     t.storage === null
       ? String(t.scalarValue)
-      : `${t.dtype.name}${formatShape(t.shape)} on ${t.device}`,
+      : `${t.dtype.name}${formatShape(t.sizes)} on ${t.device}`,
   );
   const message =
     `${name}: ${withPublicName(error.message)}` +
@@ -246,7 +246,7 @@ function resizedAway(t: Tensor, op: string, message: string, cause: Error): Free
     t.storage?.explained(t.storageOffset) ??
     `Call untypedStorage().resize_(${expected}) and fill it first.`;
   const text =
-    `${message}\n  the memory of ${t.dtype.name}${formatShape(t.shape)} was resized to ` +
+    `${message}\n  the memory of ${t.dtype.name}${formatShape(t.sizes)} was resized to ` +
     `${given} bytes, ${expected} are needed. ${advice}`;
   return new FreedError(text, { op, expected, given }, { cause });
 }

@@ -48,11 +48,11 @@ function checkMask(op: string, name: string, mask: Tensor, { shapes, meaning }: 
       `got ${mask.dtype.name}; if 1 means leave out, pass mask.ne(0)`;
     throw new DtypeError(message, { op, argument: name, dtype: mask.dtype.name });
   }
-  if (shapes.some((shape) => sameShape(shape, mask.shape))) return;
+  if (shapes.some((shape) => sameShape(shape, mask.sizes))) return;
   const message =
     `${op}: expected ${name} of shape ${shapes.map(formatShape).join(' or ')}, ${meaning}, got ` +
-    `${formatShape(mask.shape)}; expand or reshape it to that`;
-  throw new ShapeError(message, { op, argument: name, shape: mask.shape });
+    `${formatShape(mask.sizes)}; expand or reshape it to that`;
+  throw new ShapeError(message, { op, argument: name, shape: mask.sizes });
 }
 
 function checkMasks(
@@ -85,8 +85,8 @@ export function mergedMask(
   causal: boolean,
   { q, k }: Heads,
 ): Tensor | null {
-  const [n, h, s] = q.shape as [number, number, number];
-  const t = k.shape[2] as number;
+  const [n, h, s] = q.sizes as [number, number, number];
+  const t = k.sizes[2] as number;
   checkMasks(op, masks, [n, h, s, t]);
   const { attnMask, keyPaddingMask } = masks;
   const spread = attnMask?.reshape(attnMask.ndim === 2 ? [1, 1, s, t] : [n, h, s, t]);

@@ -210,7 +210,7 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
       weights === null
         ? scaledDotProductAttention(qh, kh, vh, { attnMask: mask, dropoutP: p, isCausal: causal })
         : weights.matmul(vh);
-    const joined = heads.transpose(1, 2).reshape([...q.shape.slice(0, 2), this.embedDim]);
+    const joined = heads.transpose(1, 2).reshape([...q.sizes.slice(0, 2), this.embedDim]);
     const projected = this.out_proj(joined);
     const out = this.batchFirst ? projected : projected.transpose(0, 1);
     const shown = weights === null ? null : averageAttnWeights ? weights.mean(1) : weights;
@@ -227,17 +227,17 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
       if ((t.ndim !== 2 && t.ndim !== 3) || t.ndim !== query.ndim)
         throw new ShapeError(
           'MultiheadAttention: expected query, key and value of 3 dims, or of 2 without a ' +
-            `batch, got ${name} of shape ${formatShape(t.shape)}`,
+            `batch, got ${name} of shape ${formatShape(t.sizes)}`,
           {
             argument: name,
           },
         );
     }
-    if (query.shape[query.ndim - 1] !== this.embedDim) {
+    if (query.sizes[query.ndim - 1] !== this.embedDim) {
       throw new ShapeError(
         `MultiheadAttention: expected a query of ${this.embedDim} features, got shape ` +
-          `${formatShape(query.shape)}`,
-        { shape: query.shape },
+          `${formatShape(query.sizes)}`,
+        { shape: query.sizes },
       );
     }
     this.checkLengths(inputs);
@@ -250,11 +250,11 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
     const at = this.batchFirst ? 0 : 1;
     const alone = query.ndim === 2;
     if (
-      sameShape(key.shape.slice(0, -1), value.shape.slice(0, -1)) &&
-      (alone || key.shape[at] === query.shape[at])
+      sameShape(key.sizes.slice(0, -1), value.sizes.slice(0, -1)) &&
+      (alone || key.sizes[at] === query.sizes[at])
     )
       return;
-    const shapes = [query, key, value].map((t) => formatShape(t.shape)).join(', ');
+    const shapes = [query, key, value].map((t) => formatShape(t.sizes)).join(', ');
     throw new ShapeError(
       'MultiheadAttention: expected as many values as ' +
         `keys${alone ? '' : ', and batches of one size'}, got query, key and value of shapes ` +
@@ -277,7 +277,7 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
   }
 
   private splitHeads(t: Tensor): Tensor {
-    const [n, s] = t.shape as [number, number];
+    const [n, s] = t.sizes as [number, number];
     return t.reshape([n, s, this.numHeads, this.embedDim / this.numHeads]).transpose(1, 2);
   }
 

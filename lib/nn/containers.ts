@@ -210,7 +210,7 @@ function describeParameters(owner: AnyModule): string {
     .map(
       ([name, p]) =>
         `(${name}): Parameter containing: [${p.dtype.name} of size ` +
-        `${p.shape.join('x') || 'scalar'}]`,
+        `${p.sizes.join('x') || 'scalar'}]`,
     )
     .join('\n');
 }

@@ -112,9 +112,9 @@ function emptyTargetOf(target: DeviceName | Device | EmptyTarget): EmptyTarget {
 
 /** Memory for a tensor of the same shape, dtype, placements and, if it is dense, layout. */
 function emptyOn(t: Tensor, device: Device): Tensor {
-  if (t.sharding !== null) return t.sharding.empty(t.shape, t.dtype, device);
+  if (t.sharding !== null) return t.sharding.empty(t.sizes, t.dtype, device);
   const { dtype } = t;
-  return t.isContiguous() || !isNonOverlappingAndDense(t.shape, t.strides)
-    ? empty(t.shape, { dtype, device })
-    : empty([t.numel()], { dtype, device }).asStrided(t.shape, t.strides);
+  return t.isContiguous() || !isNonOverlappingAndDense(t.sizes, t.strides)
+    ? empty(t.sizes, { dtype, device })
+    : empty([t.numel()], { dtype, device }).asStrided(t.sizes, t.strides);
 }

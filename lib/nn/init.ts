@@ -46,11 +46,11 @@ function fans(op: string, t: Tensor): { fanIn: number; fanOut: number } {
   requireTensor(t, op, 't');
   if (t.ndim < 2)
     throw new ShapeError(
-      `${op}: fan in and fan out need at least 2 dims, got shape ${formatShape(t.shape)}`,
-      { op, shape: t.shape },
+      `${op}: fan in and fan out need at least 2 dims, got shape ${formatShape(t.sizes)}`,
+      { op, shape: t.sizes },
     );
-  const receptive = t.shape.slice(2).reduce((a, b) => a * b, 1);
-  return { fanIn: (t.shape[1] as number) * receptive, fanOut: (t.shape[0] as number) * receptive };
+  const receptive = t.sizes.slice(2).reduce((a, b) => a * b, 1);
+  return { fanIn: (t.sizes[1] as number) * receptive, fanOut: (t.sizes[0] as number) * receptive };
 }
 
 /** Uniform numbers in [a, b). @throws ArgumentError unless a <= b */
@@ -197,8 +197,8 @@ export const kaimingNormal_ = defineFunction(
 export function eye_(t: Tensor): Tensor {
   requireTensor(t, 'nn.init.eye_', 't');
   if (t.ndim !== 2)
-    throw new ShapeError(`nn.init.eye_: expected a matrix, got shape ${formatShape(t.shape)}`, {
-      shape: t.shape,
+    throw new ShapeError(`nn.init.eye_: expected a matrix, got shape ${formatShape(t.sizes)}`, {
+      shape: t.sizes,
     });
   return noGrad(() => {
     t.zero_();
@@ -221,8 +221,8 @@ export const orthogonal_ = defineFunction(
     checkGain('nn.init.orthogonal_', gain);
     if (t.ndim < 2)
       throw new ShapeError(
-        `nn.init.orthogonal_: expected at least 2 dims, got shape ${formatShape(t.shape)}`,
-        { shape: t.shape },
+        `nn.init.orthogonal_: expected at least 2 dims, got shape ${formatShape(t.sizes)}`,
+        { shape: t.sizes },
       );
     if (t.isMeta) return t;
     return noGrad(() => {
@@ -234,7 +234,7 @@ export const orthogonal_ = defineFunction(
       );
       for (let i = 0; i < basis.size(0); i++) orthogonalise(basis, i);
       return t.copy_(
-        alongside(t, (rows <= columns ? basis : basis.t()).mul(gain).reshape(t.shape)),
+        alongside(t, (rows <= columns ? basis : basis.t()).mul(gain).reshape(t.sizes)),
       );
     });
   },

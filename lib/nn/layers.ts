@@ -168,10 +168,10 @@ const fromPretrained = defineFunction(
     checkFlag('Embedding.fromPretrained', 'freeze', freeze);
     if (embeddings.ndim !== 2)
       throw new ShapeError(
-        `Embedding: expected a matrix, got shape ${formatShape(embeddings.shape)}`,
-        { shape: embeddings.shape },
+        `Embedding: expected a matrix, got shape ${formatShape(embeddings.sizes)}`,
+        { shape: embeddings.sizes },
       );
-    const [rows, columns] = embeddings.shape as [number, number];
+    const [rows, columns] = embeddings.sizes as [number, number];
     const layer = new Embedding(rows, columns, paddingIdx, {
       dtype: embeddings.dtype,
       device: embeddings.device,

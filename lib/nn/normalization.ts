@@ -277,11 +277,11 @@ export class BatchNorm1d extends Module {
   forward(input: Tensor): Tensor {
     const { weight, bias, eps, numFeatures, running_mean, running_var } = this;
     requireTensor(input, 'BatchNorm1d');
-    if ((input.ndim !== 2 && input.ndim !== 3) || input.shape[1] !== numFeatures)
+    if ((input.ndim !== 2 && input.ndim !== 3) || input.sizes[1] !== numFeatures)
       throw new ShapeError(
         `BatchNorm1d: expected shape [N, ${numFeatures}] or [N, ${numFeatures}, L], got ` +
-          `${formatShape(input.shape)}`,
-        { shape: input.shape },
+          `${formatShape(input.sizes)}`,
+        { shape: input.sizes },
       );
     const training = this.training || running_mean === null;
     const momentum = this.training ? this.nextMomentum() : 0;

@@ -29,7 +29,7 @@ export class Parameter extends Tensor {
     const { capture } = layers.backend;
     capture?.usesMemory(data);
     super(
-      data.shape,
+      data.sizes,
       data.strides,
       data.storageOffset,
       data.dtype,

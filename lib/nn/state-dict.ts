@@ -185,7 +185,7 @@ class Loading implements LoadStateDictReport {
     state: ReadonlyMap<string, Tensor>,
   ): void {
     const source = state.get(key);
-    this.shapes.set(key, (source ?? own).shape);
+    this.shapes.set(key, (source ?? own).sizes);
     if (source === undefined) {
       this.missingKeys.push(key);
       return;
@@ -214,7 +214,7 @@ class Loading implements LoadStateDictReport {
         below.set(child, states.set(key, t));
       } else if (rest === null || !own.has(rest)) {
         this.unexpectedKeys.push(key);
-        this.shapes.set(key, t.shape);
+        this.shapes.set(key, t.sizes);
       }
     }
     return below;
@@ -245,10 +245,10 @@ function shapeText(shape: Shape | undefined): string {
 
 /** Why a tensor cannot be loaded from another one; null if it can. */
 function problemOf(own: Tensor, source: Tensor, assign: boolean): string | null {
-  if (!sameShape(source.shape, own.shape))
+  if (!sameShape(source.sizes, own.sizes))
     return (
-      `the checkpoint has shape ${formatShape(source.shape)}, the module ` +
-      `${formatShape(own.shape)}`
+      `the checkpoint has shape ${formatShape(source.sizes)}, the module ` +
+      `${formatShape(own.sizes)}`
     );
   if (!assign && own.isMeta && !source.isMeta)
     return (

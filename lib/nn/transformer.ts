@@ -277,10 +277,10 @@ export class Transformer extends Module<ArgumentsOf<typeof transformerCall>> {
     const { src, tgt, encoder, decoder } = transformerCall(...args);
     requireTensor(src, 'Transformer', 'src');
     requireTensor(tgt, 'Transformer', 'tgt');
-    if (src.shape[src.ndim - 1] !== this.dModel || tgt.shape[tgt.ndim - 1] !== this.dModel) {
+    if (src.sizes[src.ndim - 1] !== this.dModel || tgt.sizes[tgt.ndim - 1] !== this.dModel) {
       throw new ArgumentError(
         `Transformer: the last size of src and tgt must be dModel = ${this.dModel}, got ` +
-          `${src.shape[src.ndim - 1]} and ${tgt.shape[tgt.ndim - 1]}`,
+          `${src.sizes[src.ndim - 1]} and ${tgt.sizes[tgt.ndim - 1]}`,
       );
     }
     checkMaskTypes(

@@ -133,7 +133,7 @@ export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>)
   noGrad(() => {
     let at = 0;
     for (const p of list) {
-      p.copy_(vector.narrow(0, at, p.numel()).reshape(p.shape));
+      p.copy_(vector.narrow(0, at, p.numel()).reshape(p.sizes));
       at += p.numel();
     }
   });

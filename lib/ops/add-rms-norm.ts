@@ -128,13 +128,13 @@ export const addRmsNorm = defineFunction(
     checkSizes(normalizedShape, 'addRmsNorm');
     if (weight !== null) requireTensor(weight, 'addRmsNorm', 'weight');
     if (eps !== null) checkNumber('addRmsNorm', 'eps', eps);
-    if (!sameShape(input.shape, residual.shape)) {
+    if (!sameShape(input.sizes, residual.sizes)) {
       throw new ShapeError(
         'addRmsNorm: expected a residual in the shape of the input, ' +
-          `${formatShape(input.shape)}, got ${formatShape(residual.shape)}`,
+          `${formatShape(input.sizes)}, got ${formatShape(residual.sizes)}`,
         {
           op: 'addRmsNorm',
-          shapes: [input.shape, residual.shape],
+          shapes: [input.sizes, residual.sizes],
         },
       );
     }

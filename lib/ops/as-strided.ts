@@ -96,7 +96,7 @@ function bytesOf(input: Tensor): number {
   if (
     input.base === null &&
     sharding.local.storageOffset === 0 &&
-    isContiguousLayout(input.shape, input.strides)
+    isContiguousLayout(input.sizes, input.strides)
   )
     return input.numel() * input.dtype.itemsize;
   throw new ShardingError(
@@ -141,7 +141,7 @@ export const asStrided = defineFunction(
         },
       );
     }
-    if (input.requiresGrad && !isNonOverlappingAndDense(input.shape, input.strides)) {
+    if (input.requiresGrad && !isNonOverlappingAndDense(input.sizes, input.strides)) {
       throw new ArgumentError(
         'asStrided: a gradient is only defined for an input without gaps and overlaps; call ' +
           'contiguous() first',

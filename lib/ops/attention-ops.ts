@@ -32,7 +32,7 @@ const attentionParams = {
 export type Attention = ParamsOf<typeof attentionParams>;
 
 function writeMask(command: CommandWriter, mask: Tensor, scores: Shape): void {
-  const strides = mask.storage === null ? [] : broadcastStrides(mask.shape, mask.strides, scores);
+  const strides = mask.storage === null ? [] : broadcastStrides(mask.sizes, mask.strides, scores);
   command.view(mask, scores, strides);
 }
 
@@ -50,11 +50,11 @@ function stridesByPosition([, heads, rows, depth]: Shape, pitch?: number): numbe
 const headsAreInner = ({ strides }: Tensor): boolean =>
   (strides[1] as number) < (strides[2] as number);
 
-const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.shape.slice(0, 3), k.shape[2] as number];
+const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.sizes.slice(0, 3), k.sizes[2] as number];
 
 const gradientMeta = (t: Tensor): OutputMeta => ({
-  shape: t.shape,
-  strides: headsAreInner(t) ? stridesByPosition(t.shape) : null,
+  shape: t.sizes,
+  strides: headsAreInner(t) ? stridesByPosition(t.sizes) : null,
   dtype: t.dtype,
   device: t.device,
 });
@@ -86,7 +86,7 @@ function writeBackward(
   command.tensor(out);
   command.tensor(lse);
   writeResults();
-  command.cost(q.numel() * (k.shape[2] as number));
+  command.cost(q.numel() * (k.sizes[2] as number));
 }
 
 type BackwardSample = { inputs: BackwardInputs; params: Attention };
@@ -94,7 +94,7 @@ type BackwardSample = { inputs: BackwardInputs; params: Attention };
 const backwardSamples = (): [BackwardSample, BackwardSample, BackwardSample] =>
   attentionOp.samples().map(({ inputs, params }) => {
     const [out, lse] = dispatch(attentionOp, inputs, params) as [Tensor, Tensor];
-    const g = sampleTensor(out.shape, { seed: 9 });
+    const g = sampleTensor(out.sizes, { seed: 9 });
     return { inputs: [g, ...inputs, out, lse] as const, params };
   }) as [BackwardSample, BackwardSample, BackwardSample];
 
@@ -122,7 +122,7 @@ const attentionBackward: Op<Attention, BackwardInputs> = defineOp({
     const { dtype } = inputs[1];
     const wide = inputs.map((t) => (t.storage === null ? t : t.to(accumulatedIn(dtype))));
     const [g, q, k, v] = wide as [Tensor, Tensor, Tensor, Tensor];
-    const [heads, keyHeads] = [q.shape[1] as number, k.shape[1] as number];
+    const [heads, keyHeads] = [q.sizes[1] as number, k.sizes[1] as number];
     const [keys, values] = [shareHeads(k, heads), shareHeads(v, heads)];
     const weights = attentionWeights(q, keys, inputs[4], params.scale, params.causal === 1);
     const gradWeights = g.matmul(values.transpose(-2, -1));
@@ -166,7 +166,7 @@ const attentionBackwardJoined: Op<Joined, BackwardInputs> = defineOp({
       windows.forEach((window, i) => {
         if (window === null) command.output(others[next++] as Tensor);
         else {
-          const { shape } = inputs[i + 1] as Tensor;
+          const { sizes: shape } = inputs[i + 1] as Tensor;
           command.outputView(block as Tensor, shape, window.strides, window.offset);
         }
       });
@@ -181,7 +181,7 @@ const attentionBackwardJoined: Op<Joined, BackwardInputs> = defineOp({
     const size = blockSize(inputs.slice(1, 4), windows);
     const numbers = inputs[1].newOnes([size], { dtype: int64 }).cumsum(0).sub(1);
     const places = windows.flatMap((window, i) =>
-      window === null ? [] : [windowOf(numbers, (grads[i] as Tensor).shape, window).flatten()],
+      window === null ? [] : [windowOf(numbers, (grads[i] as Tensor).sizes, window).flatten()],
     );
     const block = cat(parts).indexSelect(0, cat(places).argsort());
     return [block, ...grads.filter((_, i) => windows[i] === null)];
@@ -194,7 +194,7 @@ const attentionBackwardJoined: Op<Joined, BackwardInputs> = defineOp({
       { inputs }: BackwardSample,
     ) =>
       offsets.map((offset, i) => {
-        const { shape } = inputs[i + 1] as Tensor;
+        const { sizes: shape } = inputs[i + 1] as Tensor;
         return offset === null ? null : { strides: stridesByPosition(shape, pitch), offset };
       });
     return [
@@ -216,7 +216,7 @@ function gradientsOf(ctx: VjpContext<Attention>, inputs: BackwardInputs): readon
   return windows.map((window, i) =>
     window === null
       ? (others.shift() as Tensor)
-      : windowOf(block as Tensor, (inputs[i + 1] as Tensor).shape, window),
+      : windowOf(block as Tensor, (inputs[i + 1] as Tensor).sizes, window),
   );
 }
 
@@ -229,7 +229,7 @@ function windowsOfParts(ctx: VjpContext<Attention>, operands: Tensor[]): BlockWi
   const isBackwardAlone = capture !== null && !capture.keepsSaved;
   if (isBackwardAlone || operands.some((t) => t.sharding !== null)) return null;
   // the kernels write features side by side
-  const fits = ({ shape, strides }: Tensor): boolean => shape[3] === 1 || strides[3] === 1;
+  const fits = ({ sizes: shape, strides }: Tensor): boolean => shape[3] === 1 || strides[3] === 1;
   return blockWindows(operands.map((t, i) => (ctx.isPart(i) && fits(t) ? t : null)));
 }
 
@@ -249,8 +249,8 @@ export const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor
   sharding: attentionRule<Attention>(),
   meta: ([q, , v]) => {
     const { dtype, device } = q;
-    const rows = q.shape.slice(0, 3);
-    const shape = [...rows, v.shape[3] as number];
+    const rows = q.sizes.slice(0, 3);
+    const shape = [...rows, v.sizes[3] as number];
     return [
       { shape, strides: stridesByPosition(shape), dtype, device },
       { shape: rows, strides: null, dtype: accumulatedIn(dtype), device },
@@ -261,7 +261,7 @@ export const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor
     writeMask(command, mask, scoresOf(q, k));
     command.output(out);
     command.output(lse);
-    command.cost((q.numel() * (k.shape[2] as number)) / 4);
+    command.cost((q.numel() * (k.sizes[2] as number)) / 4);
   },
   saves: { inputs: [0, 1, 2, 3], outputs: [0, 1] },
   vjp: (ctx, g) => {

@@ -53,7 +53,7 @@ export function attentionWeights(
  * `[S, T]`, true where position i attends to j: j <= i, both counted from 0. `like` is a tensor
  * `[..., S, T]`. @internal
  */
-export function causalMask(like: Tensor, shape: readonly number[] = like.shape.slice(-2)): Tensor {
+export function causalMask(like: Tensor, shape: readonly number[] = like.sizes.slice(-2)): Tensor {
   return like.detach().newOnes(shape, { dtype: bool }).tril();
 }
 
@@ -62,10 +62,10 @@ export function causalMask(like: Tensor, shape: readonly number[] = like.shape.s
  * end.
  */
 export function shareHeads(t: Tensor, heads: number): Tensor {
-  const at = t.shape.length - 3;
-  const own = t.shape[at] as number;
+  const at = t.sizes.length - 3;
+  const own = t.sizes[at] as number;
   if (own === heads) return t;
-  const [before, after] = [t.shape.slice(0, at), t.shape.slice(at + 1)];
+  const [before, after] = [t.sizes.slice(0, at), t.sizes.slice(at + 1)];
   return t
     .unsqueeze(at + 1)
     .expand([...before, own, heads / own, ...after])
@@ -74,6 +74,6 @@ export function shareHeads(t: Tensor, heads: number): Tensor {
 
 /** Sums gradients of keys or values over the query heads that share them. */
 export function sumHeads(t: Tensor, own: number): Tensor {
-  const [b, heads, s, d] = t.shape as [number, number, number, number];
+  const [b, heads, s, d] = t.sizes as [number, number, number, number];
   return heads === own ? t : t.reshape([b, own, heads / own, s, d]).sum(2);
 }

@@ -85,14 +85,14 @@ function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: Attenti
   checkAttention(query, key, value, options);
   const scale =
     // finite for a head size of 0, too
-    options.scale ?? 1 / Math.sqrt(Math.max(1, query.shape[query.shape.length - 1] as number));
+    options.scale ?? 1 / Math.sqrt(Math.max(1, query.sizes[query.sizes.length - 1] as number));
   if (attnMask?.requiresGrad)
     return attentionWithMaskGradient(query, key, value, attnMask, scale, dropoutP);
   const four = [query, key, value].map((t) => toFourDims(t)) as [Tensor, Tensor, Tensor];
   const mask =
     attnMask === null
       ? wrapNumber(0, query.dtype, query.device)
-      : maskToFourDims(attnMask, query.shape);
+      : maskToFourDims(attnMask, query.sizes);
   const params: Attention = {
     scale,
     causal: Number(isCausal),
@@ -100,13 +100,13 @@ function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: Attenti
     ...(dropoutP > 0 ? nextDraw(undefined, ...four) : { seedLow: 0, seedHigh: 0, offset: 0 }),
   };
   const out = dispatchOne(attentionOp, [...four, mask], params);
-  return query.shape.length === 4
+  return query.sizes.length === 4
     ? out
-    : out.reshape([...query.shape.slice(0, -1), value.shape[value.shape.length - 1] as number]);
+    : out.reshape([...query.sizes.slice(0, -1), value.sizes[value.sizes.length - 1] as number]);
 }
 
 function toFourDims(t: Tensor): Tensor {
-  const { shape } = t;
+  const { sizes: shape } = t;
   if (shape.length === 4) return t;
   if (shape.length === 3) return t.unsqueeze(0);
   if (shape.length === 2) return t.unsqueeze(0).unsqueeze(0);
@@ -116,8 +116,8 @@ function toFourDims(t: Tensor): Tensor {
 function maskToFourDims(mask: Tensor, query: Shape): Tensor {
   if (query.length > 4)
     return mask
-      .expand([...query.slice(0, -2), ...mask.shape.slice(-2)])
-      .reshape([numelOf(query.slice(0, -3)), ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
+      .expand([...query.slice(0, -2), ...mask.sizes.slice(-2)])
+      .reshape([numelOf(query.slice(0, -3)), ...query.slice(-3, -2), ...mask.sizes.slice(-2)]);
   return mask;
 }
 
@@ -133,8 +133,8 @@ function attentionWithMaskGradient(
   scale: number,
   p: number,
 ): Tensor {
-  const heads = q.shape[q.shape.length - 3] ?? 1;
-  const share = (t: Tensor): Tensor => (t.shape.length > 2 ? shareHeads(t, heads) : t);
+  const heads = q.sizes[q.sizes.length - 3] ?? 1;
+  const share = (t: Tensor): Tensor => (t.sizes.length > 2 ? shareHeads(t, heads) : t);
   // Mixed precision has converted the operands already and must not round the sums.
   const autocast = setAutocast(false);
   try {
@@ -172,16 +172,16 @@ function checkAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptio
       `${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`,
       { op },
     );
-  checkMask(op, mask, [...q.shape.slice(0, -1), k.shape[k.shape.length - 2] as number]);
+  checkMask(op, mask, [...q.sizes.slice(0, -1), k.sizes[k.sizes.length - 2] as number]);
 }
 
 function checkShapes(op: string, q: Tensor, k: Tensor, v: Tensor, gqa: boolean): void {
   const shapes =
-    `query ${formatShape(q.shape)}, key ${formatShape(k.shape)}, value ` +
-    `${formatShape(v.shape)}`;
-  const size = (t: Tensor, back: number): number | undefined => t.shape[t.shape.length - back];
-  const lead = (t: Tensor): Shape => t.shape.slice(0, gqa ? -3 : -2);
-  if (q.shape.length < 2 || q.shape.length !== k.shape.length || k.shape.length !== v.shape.length)
+    `query ${formatShape(q.sizes)}, key ${formatShape(k.sizes)}, value ` +
+    `${formatShape(v.sizes)}`;
+  const size = (t: Tensor, back: number): number | undefined => t.sizes[t.sizes.length - back];
+  const lead = (t: Tensor): Shape => t.sizes.slice(0, gqa ? -3 : -2);
+  if (q.sizes.length < 2 || q.sizes.length !== k.sizes.length || k.sizes.length !== v.sizes.length)
     throw new ShapeError(`${op}: expected equal numbers of dims, at least 2: ${shapes}`, { op });
   if (size(q, 1) !== size(k, 1) || size(k, 2) !== size(v, 2))
     throw new ShapeError(
@@ -206,12 +206,12 @@ function checkShapes(op: string, q: Tensor, k: Tensor, v: Tensor, gqa: boolean):
 }
 
 function checkMask(op: string, mask: Tensor, scores: Shape): void {
-  const lead = scores.length - mask.shape.length;
-  if (lead >= 0 && mask.shape.every((s, i) => s === 1 || s === scores[lead + i])) return;
+  const lead = scores.length - mask.sizes.length;
+  if (lead >= 0 && mask.sizes.every((s, i) => s === 1 || s === scores[lead + i])) return;
   throw new ShapeError(
-    `${op}: a mask of shape ${formatShape(mask.shape)} does not broadcast to the scores, ` +
+    `${op}: a mask of shape ${formatShape(mask.sizes)} does not broadcast to the scores, ` +
       `${formatShape(scores)}`,
-    { op, shapes: [mask.shape, scores] },
+    { op, shapes: [mask.sizes, scores] },
   );
 }
 

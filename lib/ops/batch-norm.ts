@@ -19,17 +19,17 @@ import { varMean } from './variance.js';
 function requireVector(t: Tensor | null, op: string, argument: string, input: Tensor): void {
   if (t === null) return;
   requireTensor(t, op, argument);
-  if (input.ndim >= 2 && (t.ndim !== 1 || t.shape[0] !== input.shape[1]))
+  if (input.ndim >= 2 && (t.ndim !== 1 || t.sizes[0] !== input.sizes[1]))
     throw new ShapeError(
       `${op}: expected ${argument} to have a number for each channel (dim 1) of shape ` +
-        `${formatShape(input.shape)}, got shape ${formatShape(t.shape)}`,
+        `${formatShape(input.sizes)}, got shape ${formatShape(t.sizes)}`,
       { op },
     );
 }
 
 /** Reshapes a vector with one element for each channel to the dims of the input. */
 function perChannel(vector: Tensor, input: Tensor): Tensor {
-  return vector.reshape(input.shape.map((_, i) => (i === 1 ? -1 : 1)));
+  return vector.reshape(input.sizes.map((_, i) => (i === 1 ? -1 : 1)));
 }
 
 function affine(normal: Tensor, weight: Tensor | null, bias: Tensor | null): Tensor {
@@ -62,7 +62,7 @@ export const groupNorm = defineComposite(
         requireVector(t, 'groupNorm', name, input);
       checkSizesOf('groupNorm', { numGroups }, 1);
       requireFloating(input, 'groupNorm');
-      const [batch, channels] = input.shape as [number, number];
+      const [batch, channels] = input.sizes as [number, number];
       if (
         input.ndim < 2 ||
         !Number.isInteger(numGroups) ||
@@ -70,15 +70,15 @@ export const groupNorm = defineComposite(
         channels % numGroups !== 0
       )
         throw new ShapeError(
-          `groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide ` +
+          `groupNorm: the channels (dim 1) of shape ${formatShape(input.sizes)} do not divide ` +
             `into ${numGroups} groups`,
-          { op: 'groupNorm', shape: input.shape },
+          { op: 'groupNorm', shape: input.sizes },
         );
       if (input.numel() === numGroups)
         throw new ShapeError(
           'groupNorm: expected more than one value for each group, got shape ' +
-            `${formatShape(input.shape)}`,
-          { op: 'groupNorm', shape: input.shape },
+            `${formatShape(input.sizes)}`,
+          { op: 'groupNorm', shape: input.sizes },
         );
       const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
       const normal = layerNorm(
@@ -88,7 +88,7 @@ export const groupNorm = defineComposite(
         null,
         eps,
       );
-      return affine(reshapeIfNeeded(normal, input.shape), weight, bias).to(input.dtype);
+      return affine(reshapeIfNeeded(normal, input.sizes), weight, bias).to(input.dtype);
     },
   ),
   {
@@ -131,8 +131,8 @@ export const batchNorm = defineComposite(
       checkNumber('batchNorm', 'eps', eps);
       if (input.ndim < 2)
         throw new ShapeError(
-          `batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
-          { op: 'batchNorm', shape: input.shape },
+          `batchNorm: expected at least 2 dims, got shape ${formatShape(input.sizes)}`,
+          { op: 'batchNorm', shape: input.sizes },
         );
       // In low precision squares overflow.
       const x = input.dtype.itemsize < 4 && input.dtype.isFloatingPoint ? input.float() : input;
@@ -174,12 +174,12 @@ function batchStatistics(
   runningVar: Tensor | null,
   momentum: number,
 ): [Tensor, Tensor] {
-  const dims = x.shape.flatMap((_, i) => (i === 1 ? [] : [i]));
-  const count = x.numel() / (x.shape[1] as number);
+  const dims = x.sizes.flatMap((_, i) => (i === 1 ? [] : [i]));
+  const count = x.numel() / (x.sizes[1] as number);
   if (count <= 1)
     throw new ArgumentError(
       'batchNorm: expected more than one value for each channel in training, got shape ' +
-        `${formatShape(x.shape)}`,
+        `${formatShape(x.sizes)}`,
       { op: 'batchNorm' },
     );
   const [variance, mean] = varMean(x, dims, { correction: 0, keepdim: true });

@@ -72,7 +72,7 @@ export function broadcastShapes(...shapes: readonly Shape[]): Shape {
 export function broadcastTensors(...tensors: readonly Tensor[]): Tensor[] {
   requireTensors(tensors, 'broadcastTensors');
   const shape = tensors.reduce<Shape>(
-    (all, t) => broadcastPair(all, t.shape, 'broadcastTensors'),
+    (all, t) => broadcastPair(all, t.sizes, 'broadcastTensors'),
     [],
   );
   return tensors.map((t) => expand(t, shape));
@@ -99,7 +99,7 @@ const meshgridOf = defineFunction(
     checkOneOf('meshgrid', 'indexing', indexing, ['ij', 'xy']);
     for (const t of tensors)
       if (t.ndim > 1)
-        throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.shape)}`, {
+        throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.sizes)}`, {
           op: 'meshgrid',
         });
     const swap = indexing === 'xy' && tensors.length > 1;
@@ -150,7 +150,7 @@ export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
   requireTensors(tensors, 'cartesianProd');
   for (const t of tensors)
     if (t.ndim !== 1)
-      throw new ShapeError(`cartesianProd: expected vectors, got shape ${formatShape(t.shape)}`, {
+      throw new ShapeError(`cartesianProd: expected vectors, got shape ${formatShape(t.sizes)}`, {
         op: 'cartesianProd',
       });
   if (tensors.length === 1) return tensors[0] as Tensor;

@@ -4,7 +4,7 @@ import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
 /** What the layout of an operand is read from. */
-export type LaidOut = Pick<Tensor, 'shape' | 'strides' | 'storage'>;
+export type LaidOut = Pick<Tensor, 'sizes' | 'strides' | 'storage'>;
 
 export interface Collapsed {
   sizes: number[];
@@ -17,7 +17,7 @@ export interface Collapsed {
  * and merges neighbours wherever every operand's strides allow it.
  */
 export function collapseOperands(inputs: readonly LaidOut[], output: LaidOut): Collapsed {
-  const { shape } = output;
+  const { sizes: shape } = output;
   const count = inputs.length + 1;
   const sizes: number[] = [];
   const strides: number[][] = [];
@@ -43,8 +43,8 @@ export function collapseOperands(inputs: readonly LaidOut[], output: LaidOut): C
  * number.
  */
 function strideAt(t: LaidOut, dim: number, target: Shape): number {
-  const at = dim - (target.length - t.shape.length);
-  return t.storage !== null && at >= 0 && t.shape[at] === target[dim]
+  const at = dim - (target.length - t.sizes.length);
+  return t.storage !== null && at >= 0 && t.sizes[at] === target[dim]
     ? (t.strides[at] as number)
     : 0;
 }

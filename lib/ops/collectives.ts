@@ -37,10 +37,10 @@ const reduceScatterParams = { ...reduceParams, ...rowsParam };
 type ReduceScatters = ParamsOf<typeof reduceScatterParams>;
 
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
-const rowSize = (t: Tensor): number => numelOf(t.shape.slice(1));
+const rowSize = (t: Tensor): number => numelOf(t.sizes.slice(1));
 const elements = (rows: readonly number[], size: number): number[] =>
   rows.map((count) => count * size);
-const withRows = (t: Tensor, rows: number, dim = 0): Shape => t.shape.with(dim, rows);
+const withRows = (t: Tensor, rows: number, dim = 0): Shape => t.sizes.with(dim, rows);
 const metaOf = (t: Tensor, shape: Shape): readonly OutputMeta[] => [
   { shape, strides: null, dtype: t.dtype, device: t.device },
 ];
@@ -51,7 +51,7 @@ const solo: CollectiveGroup = {
   size: 1,
   rank: 0,
   run: (_, { input, output }: CollectiveCall) => {
-    output?.copy_((input as Tensor).view(output.shape));
+    output?.copy_((input as Tensor).view(output.sizes));
   },
 };
 
@@ -68,15 +68,15 @@ function checkRows(
       op,
       rows,
     });
-  if (t.shape.length === 0)
+  if (t.sizes.length === 0)
     throw new ShapeError(`${op}: a tensor without dims has no rows. Use unsqueeze(0).`, {
       op,
-      shape: t.shape,
+      shape: t.sizes,
     });
-  if (t.shape[dim] !== total)
-    throw new ShapeError(`${op}: expected ${total} rows, got shape ${formatShape(t.shape)}`, {
+  if (t.sizes[dim] !== total)
+    throw new ShapeError(`${op}: expected ${total} rows, got shape ${formatShape(t.sizes)}`, {
       op,
-      shape: t.shape,
+      shape: t.sizes,
       rows,
     });
 }
@@ -115,14 +115,14 @@ const MOST_BLOCKS = 16;
  * ranks have equally many, and the dims before it few elements, each with a block of its own.
  */
 export function communicatesAlong(t: Tensor, dim: number, rows: readonly number[]): boolean {
-  const blocks = numelOf(t.shape.slice(0, dim));
+  const blocks = numelOf(t.sizes.slice(0, dim));
   return dim > 0 && isEven(rows) && t.numel() > 0 && blocks <= MOST_BLOCKS;
 }
 
 /** The blocks of a dense tensor, one for each element of the dims before `dim`. */
 function blocksOf(t: Tensor, dim: number): Tensor[] {
-  const blocks = t.view([numelOf(t.shape.slice(0, dim)), -1]);
-  return Array.from({ length: blocks.shape[0] as number }, (_, i) => blocks.select(0, i));
+  const blocks = t.view([numelOf(t.sizes.slice(0, dim)), -1]);
+  return Array.from({ length: blocks.sizes[0] as number }, (_, i) => blocks.select(0, i));
 }
 
 /** As {@link into} for rows along a dim behind others: a part of the call for each block. */
@@ -147,7 +147,7 @@ function intoBlocks(
     counts: Array.from({ length: group.size }, () => each),
     parts,
     about:
-      `in each of ${parts.length} blocks (${input.shape[dim]} along the dim of the ranks)` +
+      `in each of ${parts.length} blocks (${input.sizes[dim]} along the dim of the ranks)` +
       (call.kind === 'allGather' ? `\n${SIZES_ADVICE}` : ''),
   });
   return [output];
@@ -174,12 +174,12 @@ const allReduceOp: Op<Reduces> = defineOp({
   doc: 'The reduction of the inputs of all ranks, on every rank.',
   traits: ['collective'],
   kernel: null,
-  meta: ([x]) => metaOf(x, x.shape),
+  meta: ([x]) => metaOf(x, x.sizes),
   compute: ([input], params) =>
-    into('allReduce', params, input, input.shape, {
+    into('allReduce', params, input, input.sizes, {
       kind: 'allReduce',
       reduceOp: params.reduceOp,
-      about: aboutShape(input.shape),
+      about: aboutShape(input.sizes),
     }),
   vjp: (ctx, g) => {
     const { group, reduceOp } = ctx.params;
@@ -209,7 +209,7 @@ const allGatherOp: Op<Gathers> = defineOp({
       const shape = withRows(input, sum(rows), dim);
       return intoBlocks('allGather', params, input, shape, dim, { kind: 'allGather' });
     }
-    const about = isEven(rows) ? localShard(input.numel(), input.shape[0]) : '';
+    const about = isEven(rows) ? localShard(input.numel(), input.sizes[0]) : '';
     return into('allGather', params, input, withRows(input, sum(rows)), {
       kind: 'allGather',
       counts: elements(rows, rowSize(input)),
@@ -313,9 +313,9 @@ const broadcastOp: Op<Broadcasts> = defineOp({
   doc: 'The input of one rank, on every rank.',
   traits: ['collective'],
   kernel: null,
-  meta: ([x]) => metaOf(x, x.shape),
+  meta: ([x]) => metaOf(x, x.sizes),
   compute: ([input], params) =>
-    into(params.called, params, input, input.shape, {
+    into(params.called, params, input, input.sizes, {
       kind: 'broadcast',
       root: params.root,
     }),

@@ -186,8 +186,8 @@ export function equal(input: Tensor, other: Tensor): boolean {
   requireTensor(input, 'equal');
   requireTensor(other, 'equal', 'other');
   const sameSizes =
-    input.shape.length === other.shape.length &&
-    input.shape.every((size, i) => size === other.shape[i]);
+    input.sizes.length === other.sizes.length &&
+    input.sizes.every((size, i) => size === other.sizes[i]);
   return sameSizes && Boolean(calledAs('equal', () => eq(input, other).all().item()));
 }
 

@@ -101,10 +101,10 @@ export function overwrite(
  * unless it fits. @internal
  */
 export function writeBack(name: string, target: Tensor, result: Tensor): Tensor {
-  if (!sameShape(result.shape, target.shape)) {
+  if (!sameShape(result.sizes, target.sizes)) {
     throw new ShapeError(
-      `${name}: the result has shape ${formatShape(result.shape)} and cannot be written into a ` +
-        `tensor of shape ${formatShape(target.shape)}`,
+      `${name}: the result has shape ${formatShape(result.sizes)} and cannot be written into a ` +
+        `tensor of shape ${formatShape(target.sizes)}`,
       { op: name },
     );
   }

@@ -51,10 +51,10 @@ const copyOp: Op<CopyParams> = defineOp({
     const keeps =
       preserve === true &&
       !input.isContiguous() &&
-      isNonOverlappingAndDense(input.shape, input.strides);
+      isNonOverlappingAndDense(input.sizes, input.strides);
     return [
       {
-        shape: input.shape,
+        shape: input.sizes,
         strides: keeps ? input.strides : null,
         dtype: dtype ?? input.dtype,
         device: input.device,
@@ -93,7 +93,7 @@ const toDeviceOp: Op<TransferParams> = defineOp({
   doc: 'The same elements in the memory of another device, or in pinned memory.',
   sharding: copyRule<TransferParams>((input) => input.dtype),
   kernel: null,
-  meta: ([{ shape, strides, dtype }], { device }) => [{ shape, strides, dtype, device }],
+  meta: ([{ sizes: shape, strides, dtype }], { device }) => [{ shape, strides, dtype, device }],
   move: ([x], params, memory, into) => {
     x.liveStorage('toDevice');
     memory.checkReach(x.device, params.device);
@@ -109,7 +109,7 @@ const toDeviceOp: Op<TransferParams> = defineOp({
 
 /** The tensor in dense memory; itself if it is dense. */
 function dense(input: Tensor): Tensor {
-  return isNonOverlappingAndDense(input.shape, input.strides)
+  return isNonOverlappingAndDense(input.sizes, input.strides)
     ? input
     : dispatchOne(copyOp, [input], {});
 }
@@ -243,9 +243,9 @@ addMethod('contiguous', function () {
 function sameRun(a: Tensor, b: Tensor): boolean {
   return (
     a.dtype === b.dtype &&
-    sameShape(a.shape, b.shape) &&
+    sameShape(a.sizes, b.sizes) &&
     sameShape(a.strides, b.strides) &&
-    isNonOverlappingAndDense(a.shape, a.strides)
+    isNonOverlappingAndDense(a.sizes, a.strides)
   );
 }
 
@@ -264,7 +264,7 @@ addInPlaceMethod('copy_', function (source: TensorLike, options: typeof NO_OPTIO
   }
   const near =
     from.device === this.device ? from : convert(from, from.dtype, this.device, false, nonBlocking);
-  const seen = sameShape(near.shape, this.shape) ? near : near.expand(this.shape);
+  const seen = sameShape(near.sizes, this.sizes) ? near : near.expand(this.sizes);
   dispatchOne(copyOp, [seen], { dtype: this.dtype }, target);
   return this;
 });
@@ -276,7 +276,7 @@ addInPlaceMethod('copy_', function (source: TensorLike, options: typeof NO_OPTIO
  */
 export function overwritten(t: Tensor): Tensor {
   return gradState.recording && t.base === null && t.sharding === null && t.gradFn !== null
-    ? t.view(t.shape)
+    ? t.view(t.sizes)
     : t;
 }
 

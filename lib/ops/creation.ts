@@ -228,16 +228,16 @@ addMethod('isSetTo', function (other: Tensor) {
     own.storage === given.storage &&
     own.storageOffset === given.storageOffset &&
     this.sharding?.spec === other.sharding?.spec &&
-    formatShape([...own.shape, ...own.strides]) === formatShape([...given.shape, ...given.strides])
+    formatShape([...own.sizes, ...own.strides]) === formatShape([...given.sizes, ...given.strides])
   );
 });
 addMethod(Symbol.iterator, rowsOf);
 function* rowsOf(this: Tensor): Generator<Tensor> {
   if (this.ndim === 0)
     throw new ShapeError('a tensor without dims cannot be iterated over; use item()', {
-      shape: this.shape,
+      shape: this.sizes,
     });
-  for (let i = 0; i < (this.shape[0] as number); i++) yield this.select(0, i);
+  for (let i = 0; i < (this.sizes[0] as number); i++) yield this.select(0, i);
 }
 markLibraryGenerator(rowsOf);
 

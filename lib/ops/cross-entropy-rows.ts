@@ -41,12 +41,12 @@ const crossEntropyBackward: Op<ShardOfClasses> = defineOp({
     'weight?: float numel(classes)) -> (gradLogits: [r, c]) where inside(firstClass, c, classes)',
   params: shardParams,
   sharding: crossEntropyBackwardRule<ShardOfClasses>(),
-  meta: ([, { shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
+  meta: ([, { sizes: shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   vjp: 'not-differentiable',
   decompose: ([g, x, lse, target, weight], params) => {
     const { labels, mass, counted } = labelsOf(x, target, weight, params);
     // Of all classes, so that the second derivative includes that of lse.
-    const p = x.shape[1] === params.classes ? x.softmax(1) : x.sub(lse.unsqueeze(1)).exp();
+    const p = x.sizes[1] === params.classes ? x.softmax(1) : x.sub(lse.unsqueeze(1)).exp();
     const rows = p.mul(mass.unsqueeze(1)).sub(labels);
     return [where(counted.unsqueeze(1), rows.mul(g.unsqueeze(1)).to(x.dtype), 0)];
   },
@@ -58,7 +58,7 @@ function samplesOfAllClasses() {
   return crossEntropyOp.samples().map(({ inputs: [logits, target, weight], params }) => {
     const outputs = dispatch(crossEntropyOp, [logits, target, weight], params);
     const [losses, lse] = outputs as [Tensor, Tensor];
-    const g = sampleTensor(losses.shape, { seed: 9 });
+    const g = sampleTensor(losses.sizes, { seed: 9 });
     return {
       inputs: [g, logits, lse, target, weight] as const,
       params: ofAllClasses(params, logits),
@@ -81,11 +81,11 @@ function sampleOfSomeClasses() {
 
 /** The parameters of a call with the logits of all classes. */
 function ofAllClasses({ ignoreIndex, labelSmoothing }: CrossEntropy, x: Tensor): ShardOfClasses {
-  return { ignoreIndex, labelSmoothing, firstClass: 0, classes: x.shape[1] as number };
+  return { ignoreIndex, labelSmoothing, firstClass: 0, classes: x.sizes[1] as number };
 }
 
 /** The metadata of the losses and of the logs of the sums. */
-function perRow({ shape, dtype, device }: Tensor): OutputMeta {
+function perRow({ sizes: shape, dtype, device }: Tensor): OutputMeta {
   return { shape: [shape[0] as number], strides: null, dtype: lossDtype(dtype), device };
 }
 
@@ -130,7 +130,7 @@ export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]>
   ],
   decompose: ([logits, target, weight], { ignoreIndex, labelSmoothing }) => {
     const x = logits.dtype === float64 ? logits : logits.to(float32);
-    const classes = x.shape[1] as number;
+    const classes = x.sizes[1] as number;
     const weights = weight.storage === null ? null : weight;
     const counted = target.ne(ignoreIndex);
     const labels = where(counted, target, 0);
@@ -183,7 +183,7 @@ const scaleRows: Op<object> = defineOp({
   outputs: ['y'],
   operands: '(factors: float [r]) -> (y: dense float [r, c])',
   updates: 0,
-  meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
+  meta: ([{ sizes: shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   vjp: 'not-differentiable',
   decompose: ([rows, factors]) => [rows.mul(factors.unsqueeze(1)).to(rows.dtype)],
   samples: () => [{ inputs: [sampleTensor([4, 5]), sampleTensor([4], { seed: 2 })], params: {} }],
@@ -224,7 +224,7 @@ export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
   params: withGradientParams,
   sharding: crossEntropyWithGradientRule<LossWithGradient>(),
   meta: ([logits]) => {
-    const { shape, dtype, device } = logits;
+    const { sizes: shape, dtype, device } = logits;
     return [perRow(logits), perRow(logits), { shape, strides: null, dtype, device }];
   },
   saves: { inputs: [0, 1, 2, 3], outputs: [1, 2] },
@@ -249,7 +249,7 @@ export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
     const [losses, lse] = decomposed(crossEntropyOp, [x, t, w], params) as [Tensor, Tensor];
     const each = lse
       .detach()
-      .newOnes([t.shape[0] as number])
+      .newOnes([t.sizes[0] as number])
       .mul(s);
     const [gradient] = decomposed(
       crossEntropyBackward,

@@ -42,7 +42,7 @@ export function labelsOf(
   weight: Tensor,
   { ignoreIndex, labelSmoothing, firstClass, classes }: ShardOfClasses,
 ): { labels: Tensor; mass: Tensor; counted: Tensor } {
-  const columns = x.shape[1] as number;
+  const columns = x.sizes[1] as number;
   const counted = target.ne(ignoreIndex);
   const label = where(counted, target, 0);
   const weights = weight.storage === null ? x.newOnes([classes]) : weight.to(x.dtype);
@@ -89,7 +89,7 @@ const crossEntropyStatistics: Op<Statistics, readonly [Tensor, Tensor, Tensor]> 
     'where inside(firstClass, c, classes)',
   params: statisticsParams,
   sharding: crossEntropyStatisticsRule<Statistics>(() => crossEntropyStatistics),
-  meta: ([{ shape, device }], { shards }) => {
+  meta: ([{ sizes: shape, device }], { shards }) => {
     const rows = shape[0] as number;
     return [
       { shape: [rows, shards], strides: null, dtype: float64, device },
@@ -132,7 +132,7 @@ export function lossesOfShards(
   [logits, target, weight]: readonly [Tensor, Tensor, Tensor],
   { ignoreIndex, labelSmoothing }: CrossEntropy,
 ): readonly Tensor[] {
-  const classes = logits.shape[1] as number;
+  const classes = logits.sizes[1] as number;
   const shards = logits.sharding?.shardsAlong(1) ?? 1;
   const params = { ignoreIndex, labelSmoothing, firstClass: 0, classes, shards };
   const [logs, scores] = dispatch(crossEntropyStatistics, [logits, target, weight], params);

@@ -141,30 +141,30 @@ function toRows(
       { op, dtype: target.dtype.name },
     );
   requireFloating(input, op);
-  const classDim = input.shape.length === 1 ? 0 : 1;
-  const expected = input.shape.filter((_, i) => i !== classDim);
+  const classDim = input.sizes.length === 1 ? 0 : 1;
+  const expected = input.sizes.filter((_, i) => i !== classDim);
   if (
-    input.shape.length === 0 ||
-    target.shape.length !== expected.length ||
-    expected.some((s, i) => s !== target.shape[i])
+    input.sizes.length === 0 ||
+    target.sizes.length !== expected.length ||
+    expected.some((s, i) => s !== target.sizes[i])
   ) {
     throw new ShapeError(
-      `${op}: an input of shape ${formatShape(input.shape)} needs a target of shape ` +
-        `${formatShape(expected)}, got ${formatShape(target.shape)}`,
+      `${op}: an input of shape ${formatShape(input.sizes)} needs a target of shape ` +
+        `${formatShape(expected)}, got ${formatShape(target.sizes)}`,
       {
         op,
-        shapes: [input.shape, target.shape],
+        shapes: [input.sizes, target.sizes],
       },
     );
   }
-  const classes = input.shape[classDim] as number;
+  const classes = input.sizes[classDim] as number;
   checkClassWeight(op, weight, classes);
-  const rows = input.shape.length <= 2 ? input : input.movedim(1, -1);
+  const rows = input.sizes.length <= 2 ? input : input.movedim(1, -1);
   const numRows = target.numel();
   return {
     rows: reshapeIfNeeded(rows, [numRows, classes]).contiguous(),
     labels: reshapeIfNeeded(target, [numRows]).contiguous(),
-    shape: target.shape,
+    shape: target.sizes,
   };
 }
 
@@ -172,11 +172,11 @@ function toRows(
 function checkClassWeight(op: string, weight: Tensor | null, classes: number): void {
   if (weight === null) return;
   requireTensor(weight, op, 'weight');
-  if (weight.shape.length !== 1 || weight.shape[0] !== classes)
+  if (weight.sizes.length !== 1 || weight.sizes[0] !== classes)
     throw new ShapeError(
       `${op}: expected a weight for each of ${classes} classes, got shape ` +
-        `${formatShape(weight.shape)}`,
-      { op, shape: weight.shape },
+        `${formatShape(weight.sizes)}`,
+      { op, shape: weight.sizes },
     );
 }
 
@@ -206,28 +206,28 @@ function probabilityCrossEntropy(
   { weight = null, reduction = 'mean', labelSmoothing = 0 }: CrossEntropyOptions,
 ): Tensor {
   const [input] = autocastOperands('float32 on cuda', [logits] as const);
-  if (!sameShape(input.shape, target.shape)) {
+  if (!sameShape(input.sizes, target.sizes)) {
     throw new ShapeError(
       'crossEntropy: class probabilities must have the shape of the input, ' +
-        `${formatShape(input.shape)}, got ${formatShape(target.shape)}. Class indices are int64: ` +
+        `${formatShape(input.sizes)}, got ${formatShape(target.sizes)}. Class indices are int64: ` +
         'convert them with .long().',
-      { op: 'crossEntropy', shapes: [input.shape, target.shape] },
+      { op: 'crossEntropy', shapes: [input.sizes, target.sizes] },
     );
   }
-  if (input.shape.length === 0)
+  if (input.sizes.length === 0)
     throw new ShapeError(
       'crossEntropy: expected logits of at least one dim, got a tensor without dims',
       { op: 'crossEntropy' },
     );
-  const classDim = input.shape.length === 1 ? 0 : 1;
-  const classes = input.shape[classDim] as number;
+  const classDim = input.sizes.length === 1 ? 0 : 1;
+  const classes = input.sizes[classDim] as number;
   checkClassWeight('crossEntropy', weight, classes);
   const smooth =
     labelSmoothing === 0 ? target : target.mul(1 - labelSmoothing).add(labelSmoothing / classes);
   const shaped =
     weight === null
       ? null
-      : weight.reshape(input.shape.map((_, i) => (i === classDim ? classes : 1)));
+      : weight.reshape(input.sizes.map((_, i) => (i === classDim ? classes : 1)));
   const weighted = shaped === null ? smooth : smooth.mul(shaped);
   const losses = input.logSoftmax(classDim).mul(weighted).sum(classDim).neg();
   if (reduction === 'none') return losses;

@@ -169,14 +169,14 @@ function computeDtype(name: string, spec: PointwiseSpec, inputs: readonly Tensor
 
 function pointwiseMeta(name: string, spec: PointwiseSpec, inputs: readonly Tensor[]): OutputMeta {
   const first = inputs[0] as Tensor;
-  let shape = first.shape;
+  let shape = first.sizes;
   let lead: Tensor | null = first.storage === null ? null : first;
   for (let i = 1; i < inputs.length; i++) {
     const t = inputs[i] as Tensor;
-    if (t.shape !== shape) shape = broadcastShapes(shape, t.shape, name);
+    if (t.sizes !== shape) shape = broadcastShapes(shape, t.sizes, name);
     if (t.storage === null) continue;
-    if (lead === null || (lead.device !== t.device && lead.shape.length === 0)) lead = t;
-    else if (lead.device !== t.device && t.shape.length > 0) throw mixedDevices(name, lead, t);
+    if (lead === null || (lead.device !== t.device && lead.sizes.length === 0)) lead = t;
+    else if (lead.device !== t.device && t.sizes.length > 0) throw mixedDevices(name, lead, t);
   }
   const dtype = spec.result === 'BOOL' ? bool : computeDtype(name, spec, inputs);
   const device = (lead ?? first).device;
@@ -191,8 +191,8 @@ function outputStrides(inputs: readonly Tensor[], shape: Shape): Shape | null {
   let strides: Shape | null = null;
   for (let i = 0; i < inputs.length; i++) {
     const t = inputs[i] as Tensor;
-    if (t.storage === null || t.shape.length === 0) continue;
-    if (!sameShape(t.shape, shape)) return null;
+    if (t.storage === null || t.sizes.length === 0) continue;
+    if (!sameShape(t.sizes, shape)) return null;
     if (strides === null) strides = t.strides;
     else if (strides !== t.strides && !sameShape(strides, t.strides)) return null;
   }
@@ -217,8 +217,8 @@ function packed(shape: Shape, strides: Shape): Shape | null {
 
 function mixedDevices(op: string, a: Tensor, b: Tensor): DeviceError {
   return new DeviceError(
-    `${op}: expected tensors on one device, got ${a.dtype.name}[${a.shape.join(', ')}] on ` +
-      `${a.device} and ${b.dtype.name}[${b.shape.join(', ')}] on ${b.device}. ` +
+    `${op}: expected tensors on one device, got ${a.dtype.name}[${a.sizes.join(', ')}] on ` +
+      `${a.device} and ${b.dtype.name}[${b.sizes.join(', ')}] on ${b.device}. ` +
       `${toOneDevice(a.device, b.device)}`,
     { op, devices: [String(a.device), String(b.device)] },
   );
@@ -251,11 +251,11 @@ function allFlat(inputs: readonly Tensor[], output: Tensor): boolean {
     const t = inputs[i] as Tensor;
     if (t.storage === null) continue;
     if (t.strides !== output.strides && !sameShape(t.strides, output.strides)) return false;
-    if (t.shape !== output.shape && !sameShape(t.shape, output.shape)) return false;
+    if (t.sizes !== output.sizes && !sameShape(t.sizes, output.sizes)) return false;
   }
   return (
-    isContiguousLayout(output.shape, output.strides) ||
-    isNonOverlappingAndDense(output.shape, output.strides)
+    isContiguousLayout(output.sizes, output.strides) ||
+    isNonOverlappingAndDense(output.sizes, output.strides)
   );
 }
 

@@ -40,7 +40,7 @@ const isViewedBy = ({ storage }: Tensor, others: readonly (Tensor | null)[]): bo
 
 /** The number of elements of a block. */
 export const blockSize = (tensors: readonly Tensor[], windows: BlockWindows): number =>
-  tensors.reduce((sum, { shape }, i) => sum + (windows[i] === null ? 0 : numelOf(shape)), 0);
+  tensors.reduce((sum, { sizes: shape }, i) => sum + (windows[i] === null ? 0 : numelOf(shape)), 0);
 
 /** The first element of the block that tensors fill, row by row; null if they fill none. */
 function startOfBlock(tensors: readonly Tensor[]): number | null {
@@ -60,7 +60,7 @@ function startOfBlock(tensors: readonly Tensor[]): number | null {
   return count === 1 || end - start === pitch ? start : null;
 }
 
-function rowsOf({ shape, strides, storageOffset: start }: Tensor): Rows | null {
+function rowsOf({ sizes: shape, strides, storageOffset: start }: Tensor): Rows | null {
   if (shape.includes(0)) return null;
   const dims = shape.map((_, dim) => dim).filter((dim) => shape[dim] !== 1);
   dims.sort((a, b) => (strides[a] as number) - (strides[b] as number));

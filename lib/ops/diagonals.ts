@@ -39,15 +39,15 @@ export const diagEmbed = defineComposite(
       if (input.ndim === 0 || a === b)
         throw new IndexError(
           `diagEmbed: expected two dims and a vector to put along them, got dims ${dim1} and ` +
-            `${dim2} and shape ${formatShape(input.shape)}`,
+            `${dim2} and shape ${formatShape(input.sizes)}`,
           { op: 'diagEmbed' },
         );
       const below = Math.abs(offset);
       const vectors =
         below === 0
           ? input
-          : cat([input, input.detach().newZeros(input.shape.with(-1, below))], -1);
-      const size = vectors.shape[input.ndim - 1] as number;
+          : cat([input, input.detach().newZeros(input.sizes.with(-1, below))], -1);
+      const size = vectors.sizes[input.ndim - 1] as number;
       const onDiagonal = input
         .detach()
         .newOnes([size, size], { dtype: bool })
@@ -89,7 +89,7 @@ export const diag = defineComposite(
     if (input.ndim === 1) return diagEmbed(input, diagonal);
     if (input.ndim === 2) return input.diagonal(diagonal).clone();
     throw new ShapeError(
-      `diag: expected a vector or a matrix, got shape ${formatShape(input.shape)}`,
+      `diag: expected a vector or a matrix, got shape ${formatShape(input.sizes)}`,
       { op: 'diag' },
     );
   }),
@@ -118,13 +118,13 @@ const fillDiagonal_ = defineFunction(
   (input: Tensor, fillValue: number): Tensor => {
     if (input.ndim < 2)
       throw new ShapeError(
-        `fillDiagonal_: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+        `fillDiagonal_: expected at least 2 dims, got shape ${formatShape(input.sizes)}`,
         { op: 'fillDiagonal_' },
       );
-    if (input.ndim > 2 && input.shape.some((s) => s !== input.shape[0])) {
+    if (input.ndim > 2 && input.sizes.some((s) => s !== input.sizes[0])) {
       throw new ShapeError(
         'fillDiagonal_: expected a matrix, or dims of one size, got shape ' +
-          `${formatShape(input.shape)}`,
+          `${formatShape(input.sizes)}`,
         { op: 'fillDiagonal_' },
       );
     }

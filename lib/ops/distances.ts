@@ -44,8 +44,8 @@ export const cdist = defineComposite(
     requireDistance('cdist', x1, x2);
     if (x1.ndim < 2 || x2.ndim < 2 || x1.size(-1) !== x2.size(-1))
       throw new ShapeError(
-        `cdist: expected rows of one size, got shapes ${formatShape(x1.shape)} and ` +
-          `${formatShape(x2.shape)}`,
+        `cdist: expected rows of one size, got shapes ${formatShape(x1.sizes)} and ` +
+          `${formatShape(x2.sizes)}`,
         { op: 'cdist' },
       );
     return x1.unsqueeze(-2).sub(x2.unsqueeze(-3)).norm(p, -1);
@@ -98,7 +98,7 @@ export const cosineSimilarity = defineComposite(
       requirePair(x1, x2, 'cosineSimilarity', 'x2');
       requireDistance('cosineSimilarity', x1, x2);
       const [shape, dtype] = [
-        broadcastShapes(x1.shape, x2.shape, 'cosineSimilarity'),
+        broadcastShapes(x1.sizes, x2.sizes, 'cosineSimilarity'),
         resultType([x1, x2]),
       ];
       wrapDim(dim, shape.length, 'cosineSimilarity');

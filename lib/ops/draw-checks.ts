@@ -14,7 +14,7 @@ import { sameDimStrategies } from './sharding/along-dim.js';
 
 /** In lower precision, probabilities would be multiples of 1/256. */
 const widened = ([x]: readonly Tensor[]) => {
-  const { shape, dtype, device } = x as Tensor;
+  const { sizes: shape, dtype, device } = x as Tensor;
   return [{ shape, strides: null, dtype: dtype === float64 ? float64 : float32, device }];
 };
 

@@ -35,13 +35,13 @@ const dropoutOp: Op<Dropout> = defineOp({
   outputs: ['y', 'kept'],
   operands: '(x: [...s], positions: indexView [...s]) -> (y: [...s], mask: bool [...s])',
   params: dropoutParams,
-  meta: ([{ shape, dtype, device }]) => [
+  meta: ([{ sizes: shape, dtype, device }]) => [
     { shape, strides: null, dtype, device },
     { shape, strides: null, dtype: bool, device },
   ],
   lower: (command, [x], [y, kept], { index }) => {
     command.tensor(x);
-    writeIndex(command, x.shape, index);
+    writeIndex(command, x.sizes, index);
     command.output(y);
     command.output(kept);
   },

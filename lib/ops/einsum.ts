@@ -91,7 +91,7 @@ function parse(
     if (labels.length !== t.ndim)
       throw new ShapeError(
         `einsum: operand ${i} of "${equation}" has ${labels.length} labels, its shape is ` +
-          `${formatShape(t.shape)}`,
+          `${formatShape(t.sizes)}`,
         { equation },
       );
   });
@@ -119,10 +119,10 @@ function onDiagonal(equation: string, { tensor, labels }: Labelled): Labelled {
   for (let i = 0; i < labels.length; i++) {
     const again = labels.indexOf(labels[i] as string, i + 1);
     if (again >= 0) {
-      if (tensor.shape[i] !== tensor.shape[again]) {
+      if (tensor.sizes[i] !== tensor.sizes[again]) {
         throw new ShapeError(
-          `einsum: "${labels[i]}" stands for dims of sizes ${tensor.shape[i]} and ` +
-            `${tensor.shape[again]} in one operand of "${equation}"`,
+          `einsum: "${labels[i]}" stands for dims of sizes ${tensor.sizes[i]} and ` +
+            `${tensor.sizes[again]} in one operand of "${equation}"`,
           {
             op: 'einsum',
             equation,
@@ -143,7 +143,7 @@ function checkSizes(equation: string, operands: readonly Labelled[]): void {
   const sizes = new Map<string, number>();
   for (const { tensor, labels } of operands) {
     labels.forEach((l, i) => {
-      const size = tensor.shape[i] as number;
+      const size = tensor.sizes[i] as number;
       const before = sizes.get(l) ?? 1;
       if (before !== 1 && size !== 1 && before !== size) {
         throw new ShapeError(
@@ -163,7 +163,7 @@ function checkSizes(equation: string, operands: readonly Labelled[]): void {
  */
 function contract(a: Labelled, b: Labelled, later: ReadonlySet<string>): Labelled {
   const shared = a.labels.filter((l) => b.labels.includes(l));
-  const sizeIn = (o: Labelled, l: string): number => o.tensor.shape[o.labels.indexOf(l)] as number;
+  const sizeIn = (o: Labelled, l: string): number => o.tensor.sizes[o.labels.indexOf(l)] as number;
   const batch = shared.filter((l) => later.has(l));
   const inner = shared.filter((l) => !later.has(l));
   const onlyA = a.labels.filter((l) => !shared.includes(l));

@@ -29,27 +29,27 @@ export const embedding = underName(
     (input: Tensor, weight: Tensor, paddingIdx: number | null = null): Tensor => {
       requireTensor(weight, 'embedding', 'weight');
       requireIndex(input, 'embedding');
-      if (weight.shape.length !== 2)
+      if (weight.sizes.length !== 2)
         throw new ShapeError(
-          `embedding: expected a weight of 2 dims, got ${formatShape(weight.shape)}`,
+          `embedding: expected a weight of 2 dims, got ${formatShape(weight.sizes)}`,
           { op: 'embedding' },
         );
-      if (weight.shape[0] === 0 && input.numel() > 0)
+      if (weight.sizes[0] === 0 && input.numel() > 0)
         throw new IndexError('embedding: a weight without rows has none for an index', {
           op: 'embedding',
-          shape: weight.shape,
+          shape: weight.sizes,
         });
       const table = paddingIdx === null ? weight : withoutGradient(weight, paddingIdx);
       return reshapeIfNeeded(indexSelect(table, 0, reshapeIfNeeded(input, [-1])), [
-        ...input.shape,
-        weight.shape[1] as number,
+        ...input.sizes,
+        weight.sizes[1] as number,
       ]);
     },
   ),
 );
 
 function withoutGradient(weight: Tensor, row: number): Tensor {
-  const rows = weight.shape[0] as number;
+  const rows = weight.sizes[0] as number;
   checkNumber('embedding', 'paddingIdx', row, { whole: true });
   if (row < -rows || row >= rows)
     throw new IndexError(`embedding: paddingIdx ${row} is out of range for ${rows} rows`, {
@@ -79,7 +79,7 @@ export const oneHot = underName(
       numClasses >= 0 ? numClasses : input.numel() === 0 ? 0 : Number(input.amax().item()) + 1;
     if (classes === 0 && input.numel() > 0)
       throw new ArgumentError('oneHot: no index is below 0 classes', { op: 'oneHot', numClasses });
-    const zeros = input.newZeros([...input.shape, classes], { dtype: int64 });
+    const zeros = input.newZeros([...input.sizes, classes], { dtype: int64 });
     return scatter(zeros, -1, input.unsqueeze(-1), 1);
   }),
 );

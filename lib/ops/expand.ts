@@ -33,22 +33,22 @@ const expandOp: Op<Size> = defineView({
   doc: 'Dims of size 1 stretched without copying.',
   sharding: expandRule,
   view: (input, { size }) => {
-    const lead = size.length - input.shape.length;
-    const fits = lead >= 0 && input.shape.every((s, i) => s === size[i + lead] || s === 1);
+    const lead = size.length - input.sizes.length;
+    const fits = lead >= 0 && input.sizes.every((s, i) => s === size[i + lead] || s === 1);
     if (!fits) {
       throw new ShapeError(
-        `expand: shape ${formatShape(input.shape)} does not stretch to ${formatShape(size)}; ` +
+        `expand: shape ${formatShape(input.sizes)} does not stretch to ${formatShape(size)}; ` +
           'only sizes of 1 do',
         {
           op: 'expand',
-          shape: input.shape,
+          shape: input.sizes,
           size,
         },
       );
     }
     return {
       shape: size,
-      strides: broadcastStrides(input.shape, input.strides, size),
+      strides: broadcastStrides(input.sizes, input.strides, size),
       offset: input.storageOffset,
     };
   },
@@ -58,16 +58,16 @@ const expandOp: Op<Size> = defineView({
 
 /** Sums a gradient over the dims that broadcasting added or stretched. @internal */
 export function sumToSize(g: Tensor, shape: Shape): Tensor {
-  if (sameShape(g.shape, shape)) return g;
-  const lead = g.shape.length - shape.length;
-  if (lead < 0 || shape.some((s, i) => s !== 1 && s !== g.shape[i + lead]))
+  if (sameShape(g.sizes, shape)) return g;
+  const lead = g.sizes.length - shape.length;
+  if (lead < 0 || shape.some((s, i) => s !== 1 && s !== g.sizes[i + lead]))
     throw new ShapeError(
-      `sumToSize: ${formatShape(g.shape)} is no broadcast form of ${formatShape(shape)}`,
-      { op: 'sumToSize', shape: g.shape, size: shape },
+      `sumToSize: ${formatShape(g.sizes)} is no broadcast form of ${formatShape(shape)}`,
+      { op: 'sumToSize', shape: g.sizes, size: shape },
     );
   const dims: number[] = [];
-  for (let i = 0; i < g.shape.length; i++)
-    if (i < lead || (shape[i - lead] === 1 && g.shape[i] !== 1)) dims.push(i);
+  for (let i = 0; i < g.sizes.length; i++)
+    if (i < lead || (shape[i - lead] === 1 && g.sizes[i] !== 1)) dims.push(i);
   const summed = dims.length ? g.sum(dims, { keepdim: true }) : g;
   return lead > 0 ? summed.reshape(shape) : summed;
 }
@@ -85,9 +85,9 @@ export const expand = defineFunction(
   (input: Tensor, size: Shape): Tensor => {
     requireTensor(input, 'expand');
     checkIntegers('expand', 'size', size);
-    const lead = size.length - input.shape.length;
+    const lead = size.length - input.sizes.length;
     const target = size.map((s, i) =>
-      s === -1 && i >= lead ? (input.shape[i - lead] as number) : s,
+      s === -1 && i >= lead ? (input.sizes[i - lead] as number) : s,
     );
     if (target.some((s) => s < 0))
       throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
@@ -104,13 +104,13 @@ export const expandAs = defineFunction(
   (input: Tensor, other: Tensor): Tensor => {
     requireTensor(input, 'expandAs');
     requireTensor(other, 'expandAs', 'other');
-    if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
+    if (!sameShape(broadcastShapes(input.sizes, other.sizes, 'expandAs'), other.sizes))
       throw new ShapeError(
-        `expandAs: shape ${formatShape(input.shape)} does not stretch to ` +
-          `${formatShape(other.shape)}; only sizes of 1 do`,
+        `expandAs: shape ${formatShape(input.sizes)} does not stretch to ` +
+          `${formatShape(other.sizes)}; only sizes of 1 do`,
         { op: 'expandAs' },
       );
-    return expand(input, other.shape);
+    return expand(input, other.sizes);
   },
 );
 

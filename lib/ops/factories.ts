@@ -177,15 +177,15 @@ function fullLike(
 ): Tensor {
   requireTensor(input, op);
   optionsOf(op, options, TENSOR_OPTIONS);
-  const strides = stridesLike(input.shape, input.strides);
+  const strides = stridesLike(input.sizes, input.strides);
   const device = options.device === undefined ? input.device : deviceOf(options.device);
   const dtype = requireDtype(options.dtype, op) ?? input.dtype;
   return finish(
     dispatchOne(
       fullOp,
       [],
-      { shape: input.shape, strides, dtype, device, value },
-      emptyBeside(input, input.shape, dtype),
+      { shape: input.sizes, strides, dtype, device, value },
+      emptyBeside(input, input.sizes, dtype),
     ),
     options,
   );
@@ -298,7 +298,7 @@ export const emptyLike = defineFunction(
   (input: Tensor, options: TensorOptions = {}): Tensor => {
     requireTensor(input, 'emptyLike');
     optionsOf('emptyLike', options, TENSOR_OPTIONS);
-    const { shape, strides, dtype, device } = input;
+    const { sizes: shape, strides, dtype, device } = input;
     if (input.sharding !== null) return newEmpty(input, shape, options);
     return emptyOf('emptyLike', shape, { dtype, device, ...options }, stridesLike(shape, strides));
   },

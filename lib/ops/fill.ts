@@ -52,7 +52,7 @@ const fillOp: Op<FillParams> = defineOp({
   doc: 'Every element set to one value.',
   traits: ['pointwise', 'strided-output', 'overwrites'],
   sharding: fillRule<FillParams>(),
-  meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
+  meta: ([{ sizes: shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   lower: (command, _inputs, [y], { value }) => {
     const { sizes, strides } = collapseOperands([], y);
     command.outputView(y, sizes, strides[0] as number[]);
@@ -66,11 +66,11 @@ const fillOp: Op<FillParams> = defineOp({
 
 addMethod('fill_', function (value: number | bigint | boolean | Tensor) {
   if (value instanceof Tensor) {
-    if (value.shape.length > 0)
+    if (value.sizes.length > 0)
       throw new ShapeError(
         'fill_: expected a number or a tensor without dims, got shape ' +
-          `${formatShape(value.shape)}. Use copy_.`,
-        { op: 'fill_', shape: value.shape },
+          `${formatShape(value.sizes)}. Use copy_.`,
+        { op: 'fill_', shape: value.sizes },
       );
     return this.copy_(value);
   }

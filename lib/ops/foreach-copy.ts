@@ -59,7 +59,7 @@ function canShareCommand(targets: readonly Tensor[], sources: readonly Tensor[])
   const written = new Set<unknown>();
   for (let i = 0; i < targets.length; i++) {
     const [y, x] = [targets[i] as Tensor, sources[i] as Tensor];
-    if (y.device !== device || x.device !== device || !sameShape(y.shape, x.shape)) return false;
+    if (y.device !== device || x.device !== device || !sameShape(y.sizes, x.sizes)) return false;
     if (gradState.recording && (y.requiresGrad || x.requiresGrad)) return false;
     if ((y.sharding === null) !== (x.sharding === null)) return false;
     if (y.sharding?.spec.placements.some((placement) => placement.isPartial())) return false;
@@ -69,7 +69,7 @@ function canShareCommand(targets: readonly Tensor[], sources: readonly Tensor[])
 }
 
 const overlapsItself = (t: Tensor): boolean =>
-  t.sharding === null && t.strides.some((stride, d) => stride === 0 && (t.shape[d] as number) > 1);
+  t.sharding === null && t.strides.some((stride, d) => stride === 0 && (t.sizes[d] as number) > 1);
 
 const splitParams = { ...countParams, dim: param.value<number>() };
 
@@ -86,8 +86,8 @@ const splitWithSizesCopyOp: Op<ParamsOf<typeof splitParams>> = defineOp({
   mutates: (inputs) => inputs.slice(1).map((_, i) => i + 1),
   lower: (command, inputs, _, { dim }) => {
     const [x, ...parts] = inputs as [Tensor, ...Tensor[]];
-    const outer = numelOf(x.shape.slice(0, dim));
-    const inner = numelOf(x.shape.slice(dim));
+    const outer = numelOf(x.sizes.slice(0, dim));
+    const inner = numelOf(x.sizes.slice(dim));
     command.view(x, [outer, inner], [inner, 1]);
     for (const part of parts) command.tensor(part);
     command.cost(x.numel());
@@ -135,12 +135,12 @@ export const splitWithSizesCopy = defineFunction(
         { op, sizes: splitSizes.length, out: out.length },
       );
     refuseRecording(op, [input, ...out]);
-    const at = wrapDim(dim, input.shape.length, op);
+    const at = wrapDim(dim, input.sizes.length, op);
     checkParts(op, input, splitSizes, at, out);
     const isFast = [input, ...out].every(
       (t) => t.sharding === null && t.device === input.device && t.isContiguous(),
     );
-    const hasFewRows = numelOf(input.shape.slice(0, at)) <= MOST_ROWS;
+    const hasFewRows = numelOf(input.sizes.slice(0, at)) <= MOST_ROWS;
     if (isFast && hasFewRows && !out.some((t) => t.storage === input.storage))
       dispatch(splitWithSizesCopyOp, [input, ...out], { count: out.length, dim: at });
     else foreachCopy_(out, split(input, splitSizes, { dim: at }));
@@ -156,19 +156,19 @@ function checkParts(
   out: readonly Tensor[],
 ): void {
   const total = sizes.reduce((a, b) => a + b, 0);
-  if (total !== input.shape[dim])
+  if (total !== input.sizes[dim])
     throw new ShapeError(
       `${op}: sizes ${formatShape(sizes)} add up to ${total}, expected the size of dim ${dim} ` +
-        `of ${formatShape(input.shape)}`,
+        `of ${formatShape(input.sizes)}`,
       { op, sizes },
     );
   out.forEach((t, i) => {
-    const expected = input.shape.with(dim, sizes[i] as number);
-    if (!sameShape(t.shape, expected))
+    const expected = input.sizes.with(dim, sizes[i] as number);
+    if (!sameShape(t.sizes, expected))
       throw new ShapeError(
         `${op}: expected tensor ${i} of out to have shape ${formatShape(expected)}, got ` +
-          `${formatShape(t.shape)}`,
-        { op, tensor: i, expected, given: t.shape },
+          `${formatShape(t.sizes)}`,
+        { op, tensor: i, expected, given: t.sizes },
       );
   });
 }
@@ -192,7 +192,7 @@ const chunkParams = {
 type Chunks = ParamsOf<typeof chunkParams>;
 
 /** Elements of a chunk of a tensor, with its padding. */
-function chunkLength({ shape }: Tensor, { dim, chunks }: Chunks): number {
+function chunkLength({ sizes: shape }: Tensor, { dim, chunks }: Chunks): number {
   return Math.ceil((shape[dim] as number) / chunks) * numelOf(shape.slice(dim + 1));
 }
 
@@ -206,27 +206,27 @@ const chunkCatOp: Op<Chunks> = defineOp({
   meta: (inputs, params) => {
     const first = inputs[0] as Tensor;
     const width = inputs.reduce((sum, t) => sum + chunkLength(t, params), 0);
-    const shape = [...first.shape.slice(0, params.dim), params.chunks, width];
+    const shape = [...first.sizes.slice(0, params.dim), params.chunks, width];
     return [{ shape, strides: null, dtype: params.dtype, device: first.device }];
   },
   lower: (command, inputs, [y], { dim, chunks }) => {
     for (const x of inputs) {
-      const inner = numelOf(x.shape.slice(dim + 1));
-      const size = x.shape[dim] as number;
-      command.view(x, [numelOf(x.shape.slice(0, dim)), size, inner], [size * inner, inner, 1]);
+      const inner = numelOf(x.sizes.slice(dim + 1));
+      const size = x.sizes[dim] as number;
+      command.view(x, [numelOf(x.sizes.slice(0, dim)), size, inner], [size * inner, inner, 1]);
     }
-    const width = y.shape[dim + 1] as number;
-    command.outputView(y, [numelOf(y.shape.slice(0, dim)) * chunks, width], [width, 1]);
+    const width = y.sizes[dim + 1] as number;
+    command.outputView(y, [numelOf(y.sizes.slice(0, dim)) * chunks, width], [width, 1]);
     command.cost(y.numel());
   },
   vjp: 'not-differentiable',
   decompose: (inputs, params) => {
     const { dim, chunks, dtype } = params;
     const columns = inputs.map((t) => {
-      const lead = t.shape.slice(0, dim);
+      const lead = t.sizes.slice(0, dim);
       const length = chunkLength(t, params);
-      const flat = t.reshape([...lead, numelOf(t.shape.slice(dim))]);
-      const padding = flat.newZeros([...lead, chunks * length - numelOf(t.shape.slice(dim))]);
+      const flat = t.reshape([...lead, numelOf(t.sizes.slice(dim))]);
+      const padding = flat.newZeros([...lead, chunks * length - numelOf(t.sizes.slice(dim))]);
       return cat([flat, padding], dim)
         .reshape([...lead, chunks, length])
         .to(dtype);
@@ -270,7 +270,7 @@ export const chunkCat = defineFunction(
     const op = 'chunkCat';
     checkChunked(op, tensors, numChunks);
     const first = tensors[0] as Tensor;
-    const at = wrapDim(dim, first.shape.length, op);
+    const at = wrapDim(dim, first.sizes.length, op);
     checkLeading(op, tensors, at);
     if (out !== undefined) {
       requireTensor(out, op, 'out');
@@ -308,13 +308,13 @@ function checkChunked(op: string, tensors: readonly Tensor[], numChunks: number)
 }
 
 function checkLeading(op: string, tensors: readonly Tensor[], dim: number): void {
-  const lead: Shape = (tensors[0] as Tensor).shape.slice(0, dim);
+  const lead: Shape = (tensors[0] as Tensor).sizes.slice(0, dim);
   tensors.forEach((t, i) => {
-    if (t.shape.length > dim && sameShape(t.shape.slice(0, dim), lead)) return;
+    if (t.sizes.length > dim && sameShape(t.sizes.slice(0, dim), lead)) return;
     throw new ShapeError(
       `${op}: expected tensor ${i} to have a dim ${dim} after ${formatShape(lead)}, got ` +
-        `${formatShape(t.shape)}`,
-      { op, tensor: i, given: t.shape },
+        `${formatShape(t.sizes)}`,
+      { op, tensor: i, given: t.sizes },
     );
   });
 }

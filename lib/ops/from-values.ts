@@ -101,9 +101,9 @@ function flatten(
 function valueOf(t: Tensor, dtypes: Set<DType>): number | bigint | boolean {
   if (t.numel() !== 1 || t.ndim > 0)
     throw new ArgumentError(
-      `tensor: among numbers expected tensors without dims, got shape ${formatShape(t.shape)}; ` +
+      `tensor: among numbers expected tensors without dims, got shape ${formatShape(t.sizes)}; ` +
         'use stack() or cat()',
-      { op: 'tensor', shape: t.shape },
+      { op: 'tensor', shape: t.sizes },
     );
   dtypes.add(t.dtype);
   return t.item();

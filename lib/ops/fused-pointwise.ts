@@ -68,7 +68,7 @@ export const fusedPointwiseOp: Op<{ program: FusedProgram }> = defineOp({
     writeOperands(command, inputs, stores);
     writeProgram(command, program, stores);
     // As each of the calls that it stands for: what runs at once by itself does so here.
-    command.cost(numelOf((stores[0] as Store).window.shape));
+    command.cost(numelOf((stores[0] as Store).window.sizes));
   },
   vjp: 'not-differentiable',
   samples: () => [],
@@ -103,7 +103,7 @@ function outputMeta({ shape, strides, dtype }: FusedOutput, inputs: readonly Ten
 /** A value in the place of an output, or in a window of it, that the kernel writes. */
 interface Store {
   readonly output: Tensor;
-  readonly window: Pick<Tensor, 'shape' | 'strides' | 'storage'>;
+  readonly window: Pick<Tensor, 'sizes' | 'strides' | 'storage'>;
   readonly offset: number;
   readonly value: number;
 }
@@ -112,9 +112,9 @@ function storesOf(outputs: readonly Tensor[], program: FusedProgram): Store[] {
   return program.outputs.flatMap(({ value, dim = 0 }, i): Store | Store[] => {
     const output = outputs[i] as Tensor;
     if (typeof value === 'number') return { output, window: output, offset: 0, value };
-    const { shape, strides, storage } = output;
-    const size = (shape[dim] as number) / value.length;
-    const window = { shape: shape.with(dim, size), strides, storage };
+    const { sizes, strides, storage } = output;
+    const size = (sizes[dim] as number) / value.length;
+    const window = { sizes: sizes.with(dim, size), strides, storage };
     const step = size * (strides[dim] as number);
     return value.map((each, k) => ({ output, window, offset: k * step, value: each }));
   });

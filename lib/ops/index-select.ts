@@ -54,11 +54,11 @@ const indexSelectOp: Op<OneDim> = defineOp({
   doc: 'The slices of one dim that an index lists.',
   sharding: indexSelectRule,
   meta: ([x, index], { dim }) => [
-    { ...likeInput(x), shape: x.shape.map((s, i) => (i === dim ? index.numel() : s)) },
+    { ...likeInput(x), shape: x.sizes.map((s, i) => (i === dim ? index.numel() : s)) },
   ],
   lower: (command, [x, index], [y], { dim }) => {
-    const from = threeDims(x.shape, dim);
-    const to = threeDims(y.shape, dim);
+    const from = threeDims(x.sizes, dim);
+    const to = threeDims(y.sizes, dim);
     command.view(x, from.sizes, from.strides);
     command.tensor(index);
     command.outputView(y, to.sizes, to.strides);
@@ -101,8 +101,8 @@ const indexAddOp: Op<IndexAdd> = defineOp({
   updates: 0,
   meta: ([x]) => [likeInput(x)],
   lower: (command, [index, source], [y], { dim }) => {
-    const from = threeDims(source.shape, dim);
-    const to = threeDims(y.shape, dim);
+    const from = threeDims(source.sizes, dim);
+    const to = threeDims(y.sizes, dim);
     command.tensor(index);
     command.view(source, from.sizes, from.strides);
     command.outputView(y, to.sizes, to.strides);
@@ -128,7 +128,7 @@ const indexAddOp: Op<IndexAdd> = defineOp({
 
 /** @internal */
 export function likeInput(input: Tensor) {
-  return { shape: input.shape, strides: null, dtype: input.dtype, device: input.device };
+  return { shape: input.sizes, strides: null, dtype: input.dtype, device: input.device };
 }
 
 /**
@@ -146,20 +146,20 @@ export const indexSelect = defineFunction(
   (input: Tensor, dim: number, index: Tensor): Tensor => {
     requireTensor(input, 'indexSelect');
     requireIndex(index, 'indexSelect');
-    if (input.shape.length === 0 && index.numel() !== 1)
+    if (input.sizes.length === 0 && index.numel() !== 1)
       throw new ShapeError(
         `indexSelect: a tensor without dims has one element, got ${index.numel()} indices`,
         { op: 'indexSelect' },
       );
-    if (index.shape.length > 1)
+    if (index.sizes.length > 1)
       throw new ShapeError(
-        `indexSelect: expected a vector of indices, got shape ${formatShape(index.shape)}`,
+        `indexSelect: expected a vector of indices, got shape ${formatShape(index.sizes)}`,
         { op: 'indexSelect' },
       );
     return dispatchOne(
       indexSelectOp,
       [input.contiguous(), reshapeIfNeeded(index, [-1]).contiguous()],
-      { dim: wrapDim(dim, input.shape.length, 'indexSelect') },
+      { dim: wrapDim(dim, input.sizes.length, 'indexSelect') },
     );
   },
 );
@@ -176,23 +176,23 @@ function indexAddInto(
   requireIndex(index, op);
   requireTensor(source, op, 'source');
   const { alpha = 1 } = options;
-  if (input.shape.length + source.shape.length === 1)
+  if (input.sizes.length + source.sizes.length === 1)
     return asVector(input, into, (row, place) =>
       indexAddInto(op, row, dim, index, oneDim(source), options, place),
     );
-  if (index.shape.length > 1)
+  if (index.sizes.length > 1)
     throw new ShapeError(
-      `${op}: expected a vector of indices, got shape ${formatShape(index.shape)}`,
+      `${op}: expected a vector of indices, got shape ${formatShape(index.sizes)}`,
       { op },
     );
   if (!input.dtype.isFloatingPoint)
     checkNumber(op, `alpha for a tensor of ${input.dtype.name}`, alpha, { whole: true });
-  const at = wrapDim(dim, input.shape.length, op);
-  const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
-  if (source.shape.length !== expected.length || expected.some((s, i) => s !== source.shape[i])) {
+  const at = wrapDim(dim, input.sizes.length, op);
+  const expected = input.sizes.map((s, i) => (i === at ? index.numel() : s));
+  if (source.sizes.length !== expected.length || expected.some((s, i) => s !== source.sizes[i])) {
     throw new ShapeError(
       `${op}: expected a source of shape ${formatShape(expected)}, got ` +
-        `${formatShape(source.shape)}`,
+        `${formatShape(source.sizes)}`,
       { op },
     );
   }

@@ -36,8 +36,8 @@ const indexGetOp: Op<IndexParams> = defineOp({
     ' where slices(x, y, numIndices, n)',
   params: readParams,
   meta: (inputs, { numIndices }) => {
-    const [{ shape, dtype, device }, index] = inputs as [Tensor, Tensor, ...Tensor[]];
-    return [{ shape: [...index.shape, ...shape.slice(numIndices)], strides: null, dtype, device }];
+    const [{ sizes: shape, dtype, device }, index] = inputs as [Tensor, Tensor, ...Tensor[]];
+    return [{ shape: [...index.sizes, ...shape.slice(numIndices)], strides: null, dtype, device }];
   },
   saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i).slice(1) },
   vjp: (ctx, g) => {
@@ -72,7 +72,7 @@ const indexPutOp: Op<IndexParams> = defineOp({
     ' where slices(y, values, numIndices, n)',
   params: writeParams,
   meta: (inputs) => {
-    const [{ shape, dtype, device }] = inputs as [Tensor, ...Tensor[]];
+    const [{ sizes: shape, dtype, device }] = inputs as [Tensor, ...Tensor[]];
     return [{ shape, strides: null, dtype, device }];
   },
   saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i).slice(2) },
@@ -132,17 +132,17 @@ function prepare(op: string, input: Tensor, entries: readonly IndexEntry[]): Pre
     if (isMask(entry)) perDim.push(...maskIndices(op, input, entry, perDim.length));
     else perDim.push(entry);
   }
-  if (perDim.length > input.shape.length)
+  if (perDim.length > input.sizes.length)
     throw new IndexError(
-      `${op}: ${perDim.length} indices for a tensor of shape ${formatShape(input.shape)}`,
+      `${op}: ${perDim.length} indices for a tensor of shape ${formatShape(input.sizes)}`,
       { op },
     );
   const indexed = perDim.flatMap((entry, i) => (entry === null ? [] : [i]));
   const tensors = indexed.map((i) => perDim[i] as Tensor);
   for (const t of tensors) requireIndex(t, op);
-  const shape = tensors.reduce<Shape>((s, t) => broadcastShapes(s, t.shape, op), []);
+  const shape = tensors.reduce<Shape>((s, t) => broadcastShapes(s, t.sizes, op), []);
   const indices = tensors.map((t) => t.long().expand(shape));
-  const rest = input.shape.map((_, i) => i).filter((i) => !indexed.includes(i));
+  const rest = input.sizes.map((_, i) => i).filter((i) => !indexed.includes(i));
   const neighbours = indexed.every((d, i) => i === 0 || d === (indexed[i - 1] as number) + 1);
   return { order: [...indexed, ...rest], indices, position: neighbours ? (indexed[0] ?? 0) : 0 };
 }
@@ -154,11 +154,11 @@ export function isMask(entry: IndexEntry): entry is Tensor {
 
 /** @throws ShapeError unless the mask has the sizes of the dims from `at` on. @internal */
 export function requireCovering(op: string, input: Tensor, mask: Tensor, at: number): void {
-  const covered = input.shape.slice(at, at + mask.shape.length);
-  if (!sameShape(covered, mask.shape))
+  const covered = input.sizes.slice(at, at + mask.sizes.length);
+  if (!sameShape(covered, mask.sizes))
     throw new ShapeError(
-      `${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ` +
-        `${formatShape(input.shape)}`,
+      `${op}: a mask of shape ${formatShape(mask.sizes)} does not cover dims ${at}.. of shape ` +
+        `${formatShape(input.sizes)}`,
       { op },
     );
 }
@@ -177,13 +177,13 @@ export function withDimForScalars(
   entries: readonly IndexEntry[],
 ): { input: Tensor; entries: readonly IndexEntry[] } {
   const isScalarMask = (entry: IndexEntry): entry is Tensor =>
-    isMask(entry) && entry.shape.length === 0;
+    isMask(entry) && entry.sizes.length === 0;
   if (!entries.some(isScalarMask)) return { input, entries };
   let [seen, dim] = [input, 0];
   const replaced = entries.map((entry) => {
     if (isScalarMask(entry)) seen = seen.unsqueeze(dim);
     const own = isScalarMask(entry) ? entry.reshape([1]) : entry;
-    dim += isMask(own) ? own.shape.length : 1;
+    dim += isMask(own) ? own.sizes.length : 1;
     return own;
   });
   return { input: seen, entries: replaced };
@@ -192,7 +192,7 @@ export function withDimForScalars(
 /** Moves the index dims from the front to their position in Python's result. */
 function placeFront(result: Tensor, count: number, position: number): Tensor {
   if (position === 0) return result;
-  const all = result.shape.map((_, i) => i);
+  const all = result.sizes.map((_, i) => i);
   const before = all.slice(count, count + position);
   return result.permute([...before, ...all.slice(0, count), ...all.slice(count + position)]);
 }
@@ -208,7 +208,7 @@ export function requireEntries(entries: unknown, op: string): void {
 
 function takeFront(values: Tensor, count: number, position: number): Tensor {
   if (position === 0) return values;
-  const all = values.shape.map((_, i) => i);
+  const all = values.sizes.map((_, i) => i);
   return values.permute([
     ...all.slice(position, position + count),
     ...all.slice(0, position),
@@ -238,12 +238,12 @@ export const index = defineFunction(
     requireEntries(entries, 'index');
     const given = withDimForScalars(input, entries);
     const { order, indices, position } = prepare('index', given.input, given.entries);
-    if (indices.length === 0) return input.view(input.shape);
+    if (indices.length === 0) return input.view(input.sizes);
     const front = dispatchOne(indexGetOp, [given.input.permute(order), ...indices], {
       numIndices: indices.length,
       accumulate: 0,
     });
-    return placeFront(front, (indices[0] as Tensor).shape.length, position);
+    return placeFront(front, (indices[0] as Tensor).sizes.length, position);
   },
 );
 
@@ -259,13 +259,13 @@ function indexPutInto(
   const given = withDimForScalars(input, entries);
   const { order, indices, position } = prepare('indexPut', given.input, given.entries);
   if (indices.length === 0) {
-    const whole = values.to(input.dtype).expand(input.shape);
+    const whole = values.to(input.dtype).expand(input.sizes);
     if (inPlace) return accumulate ? input.add_(whole) : input.copy_(whole);
     return accumulate ? input.add(whole) : whole.clone();
   }
-  const shape = (indices[0] as Tensor).shape;
+  const shape = (indices[0] as Tensor).sizes;
   const seen = given.input.permute(order);
-  const rest = seen.shape.slice(indices.length);
+  const rest = seen.sizes.slice(indices.length);
   const natural = [...rest.slice(0, position), ...shape, ...rest.slice(position)];
   const front = takeFront(values.to(input.dtype).expand(natural), shape.length, position);
   const params = { numIndices: indices.length, accumulate: Number(accumulate) };
@@ -279,7 +279,7 @@ function indexPutInto(
   });
   return dispatchOne(indexPutOp, [seen, front, ...indices], params)
     .permute(inverse)
-    .reshape(input.shape);
+    .reshape(input.sizes);
 }
 
 /**
@@ -311,7 +311,7 @@ export function maskedShape(op: string, input: Tensor, mask: Tensor): Shape {
       `${op}: expected a bool mask, got ${mask.dtype.name}. Convert with .bool().`,
       { op, dtype: mask.dtype.name },
     );
-  return broadcastShapes(input.shape, mask.shape, op);
+  return broadcastShapes(input.sizes, mask.sizes, op);
 }
 
 /**

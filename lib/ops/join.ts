@@ -45,27 +45,27 @@ export const cat = defineFunction(
     if (tensors.length === 0)
       throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
     const first = tensors.find((t) => !isEmptyVector(t)) ?? (tensors[0] as Tensor);
-    if (first.shape.length === 0)
+    if (first.sizes.length === 0)
       throw new ShapeError('cat: tensors without dims cannot be joined; stack() them', {
         op: 'cat',
-        given: first.shape,
+        given: first.sizes,
       });
-    const at = wrapDim(dim, first.shape.length, 'cat');
+    const at = wrapDim(dim, first.sizes.length, 'cat');
     tensors.forEach((t, i) => {
       const fits =
         isEmptyVector(t) ||
-        (t.shape.length === first.shape.length &&
-          t.shape.every((s, d) => d === at || s === first.shape[d]));
+        (t.sizes.length === first.sizes.length &&
+          t.sizes.every((s, d) => d === at || s === first.sizes[d]));
       if (!fits) {
         const place = tensors.indexOf(first);
         throw new ShapeError(
-          `cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor ${place} has ` +
-            `${formatShape(first.shape)}; only dim ${dim} may differ`,
+          `cat: tensor ${i} has shape ${formatShape(t.sizes)}, tensor ${place} has ` +
+            `${formatShape(first.sizes)}; only dim ${dim} may differ`,
           {
             op: 'cat',
             tensor: i,
-            expected: first.shape,
-            given: t.shape,
+            expected: first.sizes,
+            given: t.sizes,
           },
         );
       }
@@ -84,14 +84,14 @@ export const cat = defineFunction(
     return dispatchOne(
       catOp,
       tensors.map((t) => (t.dtype === dtype ? t : t.to(dtype))),
-      { dim: at, sizes: tensors.map((t) => (isEmptyVector(t) ? 0 : (t.shape[at] as number))) },
+      { dim: at, sizes: tensors.map((t) => (isEmptyVector(t) ? 0 : (t.sizes[at] as number))) },
     );
   },
 );
 
 /** An empty vector, which joins with any tensor as in PyTorch. */
 function isEmptyVector(t: Tensor): boolean {
-  return t.shape.length === 1 && t.shape[0] === 0;
+  return t.sizes.length === 1 && t.sizes[0] === 0;
 }
 
 const catParams = {
@@ -116,7 +116,7 @@ export const catOp: Op<Cat> = defineOp({
     const total = sizes.reduce((a, b) => a + b, 0);
     return [
       {
-        shape: first.shape.map((s, i) => (i === dim ? total : s)),
+        shape: first.sizes.map((s, i) => (i === dim ? total : s)),
         strides,
         dtype: first.dtype,
         device: first.device,
@@ -129,10 +129,10 @@ export const catOp: Op<Cat> = defineOp({
     for (const t of inputs) {
       if (t.numel() === 0) continue;
       const offset = start * (y.strides[params.dim] as number);
-      const window = new Tensor(t.shape, y.strides, offset, y.dtype, y.device, y.storage, 0, y);
+      const window = new Tensor(t.sizes, y.strides, offset, y.dtype, y.device, y.storage, 0, y);
       memory.copy(t, window);
       window.dispose();
-      start += t.shape[params.dim] as number;
+      start += t.sizes[params.dim] as number;
     }
     return y;
   },
@@ -143,7 +143,7 @@ export const catOp: Op<Cat> = defineOp({
       const start = at;
       at += size;
       if (!ctx.needs(i)) return null;
-      return ctx.inputShape(i).length === g.shape.length
+      return ctx.inputShape(i).length === g.sizes.length
         ? g.narrow(dim, start, size)
         : g.newZeros(ctx.inputShape(i));
     });
@@ -173,14 +173,14 @@ export const stack = defineFunction(
       throw new ArgumentError('stack: expected at least one tensor', { op: 'stack' });
     const first = tensors[0] as Tensor;
     tensors.forEach((t, i) => {
-      if (!sameShape(t.shape, first.shape))
+      if (!sameShape(t.sizes, first.sizes))
         throw new ShapeError(
-          `stack: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ` +
-            `${formatShape(first.shape)}`,
+          `stack: tensor ${i} has shape ${formatShape(t.sizes)}, tensor 0 has ` +
+            `${formatShape(first.sizes)}`,
           { op: 'stack' },
         );
     });
-    const at = wrapDim(dim, first.shape.length + 1, 'stack');
+    const at = wrapDim(dim, first.sizes.length + 1, 'stack');
     return cat(
       tensors.map((t) => t.unsqueeze(at)),
       at,
@@ -197,10 +197,10 @@ const flipDims = defineFunction(
     const list =
       typeof dims === 'object' && dims.length === 0
         ? []
-        : wrapDims(dims, input.shape.length, 'flip');
+        : wrapDims(dims, input.sizes.length, 'flip');
     if (list.length === 0) return input.clone();
     return list.reduce((t, d) => {
-      const size = t.shape[d] as number;
+      const size = t.sizes[d] as number;
       return t.indexSelect(
         d,
         alongside(t, arange(size - 1, -1, -1, { dtype: int64, device: t.device })),
@@ -254,13 +254,13 @@ export const roll = defineFunction(
         });
       return reshapeIfNeeded(
         rollDim(reshapeIfNeeded(input, [-1]), by[0] as number, 0),
-        input.shape,
+        input.sizes,
       );
     }
     const along = typeof dims === 'number' ? [dims] : dims;
     checkIntegers('roll', 'dims', along);
-    for (const dim of along) wrapDim(dim, input.shape.length, 'roll');
-    if (input.shape.length === 0) return input.clone();
+    for (const dim of along) wrapDim(dim, input.sizes.length, 'roll');
+    if (input.sizes.length === 0) return input.clone();
     if (along.length !== by.length)
       throw new ArgumentError(`roll: ${by.length} shifts for ${along.length} dims`, {
         op: 'roll',
@@ -293,13 +293,13 @@ export const repeat = defineFunction(
   (input: Tensor, repeats: readonly number[]): Tensor => {
     requireTensor(input, 'repeat');
     checkSizes(repeats, 'repeat');
-    const lead = repeats.length - input.shape.length;
+    const lead = repeats.length - input.sizes.length;
     if (lead < 0)
       throw new ShapeError(
-        `repeat: ${repeats.length} counts for a tensor of ${input.shape.length} dims`,
+        `repeat: ${repeats.length} counts for a tensor of ${input.sizes.length} dims`,
         { op: 'repeat' },
       );
-    const shape = [...Array<number>(lead).fill(1), ...input.shape];
+    const shape = [...Array<number>(lead).fill(1), ...input.sizes];
     const paired = shape.flatMap((s) => [1, s]);
     const stretched = shape.flatMap((s, i) => [repeats[i] as number, s]);
     // The result never shares the input's memory, whatever the counts.

@@ -78,15 +78,15 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
     const inner = scaled
       .sub(scaled.mean(1, { keepdim: true }))
       .sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
-    const gx = reshapeIfNeeded(inner.mul(rstd), x.shape);
+    const gx = reshapeIfNeeded(inner.mul(rstd), x.sizes);
     return resultsWithLow([plus(gx, more), dy.mul(normal).sum(0), dy.sum(0)], params);
   },
   samples: () =>
     layerNormOp.samples().flatMap(({ inputs: [x, weight, bias], params }) => {
       const outputs = dispatch(layerNormOp, [x, weight, bias], params);
       const [, mean, rstd] = outputs as [Tensor, Tensor, Tensor];
-      const g = sampleTensor(x.shape, { seed: 9 });
-      return [optional(null, x), sampleTensor(x.shape, { seed: 8 })].map((more) => ({
+      const g = sampleTensor(x.sizes, { seed: 9 });
+      return [optional(null, x), sampleTensor(x.sizes, { seed: 8 })].map((more) => ({
         inputs: [g, x, mean, rstd, more, weight] as const,
         params,
       }));
@@ -145,7 +145,7 @@ export const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = de
     const shifted = isAbsent(bias) ? scaled : scaled.add(asRow(bias));
     const outer = statisticsShape(x, params);
     const results = [
-      reshapeIfNeeded(shifted, x.shape),
+      reshapeIfNeeded(shifted, x.sizes),
       reshapeIfNeeded(mean, outer),
       reshapeIfNeeded(rstd, outer),
     ];

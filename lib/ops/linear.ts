@@ -32,10 +32,10 @@ function addProduct(
   { beta = 1, alpha = 1 }: AddProductOptions,
 ): Tensor {
   requireProduct(op, a, b, input);
-  const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
-  if (!sameShape(broadcastShapes(input.shape, shape, op), shape))
+  const shape = [...batchOf(a.sizes), last(a.sizes, 2), last(b.sizes, 1)];
+  if (!sameShape(broadcastShapes(input.sizes, shape, op), shape))
     throw new ShapeError(
-      `${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`,
+      `${op}: input ${formatShape(input.sizes)} does not broadcast to ${formatShape(shape)}`,
       { op },
     );
   return product(a, b, input, { alpha, beta });
@@ -77,10 +77,10 @@ export const baddbmm = underName(
       requireTensor(input, 'baddbmm');
       requireDims('baddbmm', batch1, 3, 'batch1');
       requireDims('baddbmm', batch2, 3, 'batch2');
-      if (batch1.shape[0] !== batch2.shape[0])
+      if (batch1.sizes[0] !== batch2.sizes[0])
         throw new ShapeError(
-          `baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ` +
-            `${formatShape(batch2.shape)}`,
+          `baddbmm: expected batches of one size, got shapes ${formatShape(batch1.sizes)} and ` +
+            `${formatShape(batch2.sizes)}`,
           { op: 'baddbmm' },
         );
       return addProduct('baddbmm', input, batch1, batch2, options);
@@ -93,7 +93,7 @@ export const baddbmm = underName(
  * @internal
  */
 export const asRows = (t: Tensor): Tensor =>
-  t.reshape([numelOf(t.shape.slice(0, -1)), last(t.shape, 1)]);
+  t.reshape([numelOf(t.sizes.slice(0, -1)), last(t.sizes, 1)]);
 
 /**
  * input weight^T + bias. Shapes: input `[..., k]`, weight `[n, k]`, bias `[n]` to `[..., n]`;
@@ -111,24 +111,24 @@ export const linear = underName(
       requireTensor(input, 'linear');
       requireTensor(weight, 'linear', 'weight');
       if (bias !== null) requireTensor(bias, 'linear', 'bias');
-      const isVector = weight.shape.length === 1;
+      const isVector = weight.sizes.length === 1;
       if (
-        input.shape.length === 0 ||
-        !(isVector || weight.shape.length === 2) ||
-        last(input.shape, 1) !== last(weight.shape, 1)
+        input.sizes.length === 0 ||
+        !(isVector || weight.sizes.length === 2) ||
+        last(input.sizes, 1) !== last(weight.sizes, 1)
       ) {
         throw new ShapeError(
           "linear: the input's last size must equal the " +
             `weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`,
           {
             op: 'linear',
-            shapes: [input.shape, weight.shape],
+            shapes: [input.sizes, weight.sizes],
           },
         );
       }
       if (isVector) return byVector(input, weight, bias);
       const transposed = weight.t();
-      const rows = input.shape.length === 1 ? input.unsqueeze(0) : input;
+      const rows = input.sizes.length === 1 ? input.unsqueeze(0) : input;
       if (bias === null) requireProduct('linear', rows, transposed);
       const out =
         bias === null

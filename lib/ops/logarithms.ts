@@ -140,7 +140,7 @@ export const xlogy = defineComposite(
   'xlogy',
   (input: TensorLike, other: TensorLike): Tensor => {
     const [first, second] = operands(input, other, 'xlogy');
-    broadcastShapes(first.shape, second.shape, 'xlogy');
+    broadcastShapes(first.sizes, second.sizes, 'xlogy');
     return inFloats(first, second, (x, y) => {
       // Only these logarithms are infinite or NaN; for the others 0 times the logarithm is 0 with
       // the right gradient.

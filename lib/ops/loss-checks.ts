@@ -26,13 +26,13 @@ export function checkReduction(op: string, reduction: LossReduction): void {
 
 /** @throws ShapeError unless input and target have one shape. @internal */
 export function requireSameShape(op: string, input: Tensor, target: Tensor): void {
-  if (sameShape(input.shape, target.shape)) return;
+  if (sameShape(input.sizes, target.sizes)) return;
   throw new ShapeError(
-    `${op}: expected a target in the shape of the input, ${formatShape(input.shape)}, got ` +
-      `${formatShape(target.shape)}`,
+    `${op}: expected a target in the shape of the input, ${formatShape(input.sizes)}, got ` +
+      `${formatShape(target.sizes)}`,
     {
       op,
-      shapes: [input.shape, target.shape],
+      shapes: [input.sizes, target.sizes],
     },
   );
 }

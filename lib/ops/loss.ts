@@ -28,7 +28,7 @@ import { where } from './where.js';
  */
 export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor] {
   if (input.dtype === target.dtype) return [input, target];
-  const shape = broadcastShapes(input.shape, target.shape, 'loss');
+  const shape = broadcastShapes(input.sizes, target.sizes, 'loss');
   return [input.expand(shape), target.expand(shape)];
 }
 
@@ -232,7 +232,7 @@ export const klDiv = defineComposite(
       const [x, y] = autocastOperands('float32', [input, target] as const);
       const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
       return reduction === 'batchmean'
-        ? losses.sum().div(x.shape[0] ?? 1)
+        ? losses.sum().div(x.sizes[0] ?? 1)
         : reduceElements(losses, reduction);
     },
   ),

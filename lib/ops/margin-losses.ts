@@ -46,8 +46,8 @@ export const marginRankingLoss = defineComposite(
       checkPair('marginRankingLoss', input1, input2, reduction, 'input2');
       requireTensor(target, 'marginRankingLoss', 'target');
       broadcastShapes(
-        broadcastShapes(input1.shape, input2.shape, 'marginRankingLoss'),
-        target.shape,
+        broadcastShapes(input1.sizes, input2.sizes, 'marginRankingLoss'),
+        target.sizes,
         'marginRankingLoss',
       );
       return reduceElements(
@@ -87,8 +87,8 @@ export const cosineEmbeddingLoss = defineComposite(
       requireTensor(target, 'cosineEmbeddingLoss', 'target');
       for (const t of [input1, input2]) requireFloating(t, 'cosineEmbeddingLoss');
       broadcastShapes(
-        broadcastShapes(input1.shape, input2.shape, 'cosineEmbeddingLoss').slice(0, -1),
-        target.shape,
+        broadcastShapes(input1.sizes, input2.sizes, 'cosineEmbeddingLoss').slice(0, -1),
+        target.sizes,
         'cosineEmbeddingLoss',
       );
       // PyTorch's bound, on the squares
@@ -132,7 +132,7 @@ export const tripletMarginLoss = defineComposite(
       checkPair('tripletMarginLoss', anchor, positive, reduction, 'positive');
       requirePair(anchor, negative, 'tripletMarginLoss', 'negative');
       const last = (t: Tensor): Shape =>
-        broadcastShapes(anchor.shape, t.shape, 'tripletMarginLoss').slice(0, -1);
+        broadcastShapes(anchor.sizes, t.sizes, 'tripletMarginLoss').slice(0, -1);
       broadcastShapes(last(positive), last(negative), 'tripletMarginLoss');
       requireFloating(anchor, 'tripletMarginLoss', 'anchor');
       const distance = (other: Tensor): Tensor => anchor.sub(other).add(eps).norm(p, -1);

@@ -18,8 +18,8 @@ export function lowerMatrices(
   c: Tensor,
   out: Tensor,
 ): void {
-  const [m, n] = out.shape as [number, number];
-  const k = a.shape[1] as number;
+  const [m, n] = out.sizes as [number, number];
+  const k = a.sizes[1] as number;
   command.view(a, [1, m, k], [0, a.strides[0] as number, a.strides[1] as number]);
   command.view(b, [1, k, n], [0, b.strides[0] as number, b.strides[1] as number]);
   if (c.storage === null) command.tensor(c);
@@ -29,9 +29,9 @@ export function lowerMatrices(
       [1, m, n],
       [
         0,
-        ...(c.shape.length === 2 && c.shape[0] === m && c.shape[1] === n
+        ...(c.sizes.length === 2 && c.sizes[0] === m && c.sizes[1] === n
           ? c.strides
-          : broadcastStrides(c.shape, c.strides, out.shape)),
+          : broadcastStrides(c.sizes, c.strides, out.sizes)),
       ],
     );
   command.outputView(out, [1, m, n], [0, out.strides[0] as number, out.strides[1] as number]);
@@ -58,12 +58,12 @@ function strideOfRows(shape: Shape, strides: Shape, count: number): number | nul
 
 /** Whether the first `count` dims can be walked with one stride. @internal */
 export function walksAsOne(t: Tensor, count: number): boolean {
-  return strideOfRows(t.shape, t.strides, count) !== null;
+  return strideOfRows(t.sizes, t.strides, count) !== null;
 }
 
 /** The tensor, or a row-major copy, so that its rows have one stride. @internal */
 export const withOneStride = (t: Tensor): Tensor =>
-  walksAsOne(t, t.shape.length - 1) ? t : t.contiguous();
+  walksAsOne(t, t.sizes.length - 1) ? t : t.contiguous();
 
 /**
  * The rows of all matrices times one matrix: a batch of one. False, and nothing written, if rows
@@ -76,14 +76,14 @@ export function lowerRows(
   c: Tensor,
   out: Tensor,
 ): boolean {
-  const leading = out.shape.length - 1;
-  const addendStrides = c.storage === null ? null : broadcastStrides(c.shape, c.strides, out.shape);
-  const rows = strideOfRows(a.shape, a.strides, leading);
-  const addendRows = addendStrides === null ? 0 : strideOfRows(out.shape, addendStrides, leading);
-  const outRows = strideOfRows(out.shape, out.strides, leading);
+  const leading = out.sizes.length - 1;
+  const addendStrides = c.storage === null ? null : broadcastStrides(c.sizes, c.strides, out.sizes);
+  const rows = strideOfRows(a.sizes, a.strides, leading);
+  const addendRows = addendStrides === null ? 0 : strideOfRows(out.sizes, addendStrides, leading);
+  const outRows = strideOfRows(out.sizes, out.strides, leading);
   if (rows === null || addendRows === null || outRows === null) return false;
-  const m = numelOf(out.shape.slice(0, -1));
-  const [k, n] = b.shape as [number, number];
+  const m = numelOf(out.sizes.slice(0, -1));
+  const [k, n] = b.sizes as [number, number];
   command.view(a, [1, m, k], [0, rows, last(a.strides, 1)]);
   command.view(b, [1, k, n], [0, b.strides[0] as number, b.strides[1] as number]);
   if (addendStrides === null) command.tensor(c);
@@ -95,11 +95,11 @@ export function lowerRows(
 
 /** The rows of `a` by those of `b`, transposed: [m, k] and [m, n] to [k, n]. @internal */
 export function lowerRowsProduct(command: CommandWriter, a: Tensor, b: Tensor, out: Tensor): void {
-  const leading = a.shape.length - 1;
-  const m = numelOf(a.shape.slice(0, -1));
-  const [k, n] = out.shape as [number, number];
+  const leading = a.sizes.length - 1;
+  const m = numelOf(a.sizes.slice(0, -1));
+  const [k, n] = out.sizes as [number, number];
   const rows = (t: Tensor): number =>
-    required('rowsProduct', strideOfRows(t.shape, t.strides, leading), t.strides);
+    required('rowsProduct', strideOfRows(t.sizes, t.strides, leading), t.strides);
   command.view(a, [1, k, m], [0, last(a.strides, 1), rows(a)]);
   command.view(b, [1, m, n], [0, rows(b), last(b.strides, 1)]);
   command.tensor(wrapNumber(0, a.dtype, a.device));
@@ -126,12 +126,12 @@ export function lowerBatch(
   c: Tensor,
   out: Tensor,
 ): void {
-  const batch = out.shape.slice(0, -2);
+  const batch = out.sizes.slice(0, -2);
   const size = numelOf(batch);
-  const [m, k, n] = [last(out.shape, 2), last(a.shape, 1), last(out.shape, 1)];
+  const [m, k, n] = [last(out.sizes, 2), last(a.sizes, 1), last(out.sizes, 1)];
   const strided = (t: Tensor, rows: number, columns: number): number[] => {
     const shape = [...batch, rows, columns];
-    const strides = broadcastStrides(t.shape, t.strides, shape);
+    const strides = broadcastStrides(t.sizes, t.strides, shape);
     return [
       required('matmul', strideOfRows(shape, strides, batch.length), strides),
       strides[strides.length - 2] as number,

@@ -32,7 +32,7 @@ export const batchOf = (shape: Shape): Shape => shape.slice(0, -2);
 
 /** @internal */
 export function describeOperand(name: string, t: Tensor): string {
-  return `\n  ${name}: ${t.dtype.name}${formatShape(t.shape)} on ${t.device}`;
+  return `\n  ${name}: ${t.dtype.name}${formatShape(t.sizes)} on ${t.device}`;
 }
 
 function describeBoth(a: Tensor, b: Tensor): string {
@@ -55,13 +55,13 @@ function checkDtypes(op: string, a: Tensor, b: Tensor, c: Tensor): void {
 
 /** @throws ShapeError, DeviceError naming both operands */
 function checkProduct(op: string, a: Tensor, b: Tensor): void {
-  if (last(a.shape, 1) !== last(b.shape, 2)) {
+  if (last(a.sizes, 1) !== last(b.sizes, 2)) {
     const sizes =
-      `input has ${last(a.shape, 1)} columns (dim ${a.shape.length - 1}), other has ` +
-      `${last(b.shape, 2)} rows (dim ${b.shape.length - 2})`;
+      `input has ${last(a.sizes, 1)} columns (dim ${a.sizes.length - 1}), other has ` +
+      `${last(b.sizes, 2)} rows (dim ${b.sizes.length - 2})`;
     throw new ShapeError(`${op}: inner sizes differ: ${sizes}.${describeBoth(a, b)}`, {
       op,
-      shapes: [a.shape, b.shape],
+      shapes: [a.sizes, b.sizes],
     });
   }
   if (a.device !== b.device)
@@ -104,13 +104,13 @@ const matmulOp: Op<Product> = defineOp({
   meta: ([a, b, addend]) => {
     checkProduct('matmul', a, b);
     checkDtypes('matmul', a, b, addend);
-    const batch = broadcastShapes(batchOf(a.shape), batchOf(b.shape), 'matmul');
-    const shape = [...batch, last(a.shape, 2), last(b.shape, 1)];
+    const batch = broadcastShapes(batchOf(a.sizes), batchOf(b.sizes), 'matmul');
+    const shape = [...batch, last(a.sizes, 2), last(b.sizes, 1)];
     return [{ shape, strides: null, dtype: a.dtype, device: a.device }];
   },
   lower: (command, [a, b, addend], [y]) => {
-    if (y.shape.length === 2) lowerMatrices(command, a, b, addend, y);
-    else if (b.shape.length > 2 || !lowerRows(command, a, b, addend, y))
+    if (y.sizes.length === 2) lowerMatrices(command, a, b, addend, y);
+    else if (b.sizes.length > 2 || !lowerRows(command, a, b, addend, y))
       lowerBatch(command, a, b, addend, y);
   },
   saves: {
@@ -168,18 +168,18 @@ export function product(
   params: Product = PLAIN,
 ): Tensor {
   const batch =
-    a.shape.length === 2 && b.shape.length === 2
+    a.sizes.length === 2 && b.sizes.length === 2
       ? NO_BATCH
-      : broadcastShapes(batchOf(a.shape), batchOf(b.shape), 'matmul');
+      : broadcastShapes(batchOf(a.sizes), batchOf(b.sizes), 'matmul');
   const regular = (t: Tensor): Tensor => {
-    if (batch.length < 2 || t.shape.length === 2) return t;
-    const whole = t.expand([...batch, last(t.shape, 2), last(t.shape, 1)]);
+    if (batch.length < 2 || t.sizes.length === 2) return t;
+    const whole = t.expand([...batch, last(t.sizes, 2), last(t.sizes, 1)]);
     return walksAsOne(whole, batch.length) ? t : whole.contiguous();
   };
   const addend =
-    c === null ? wrapNumber(0, a.dtype, a.device) : c.shape.length > 2 ? regular(c) : c;
+    c === null ? wrapNumber(0, a.dtype, a.device) : c.sizes.length > 2 ? regular(c) : c;
   // The rows of all matrices times one matrix: one large product instead of many.
-  if (b.shape.length === 2) return dispatchOne(matmulOp, [withOneStride(a), b, addend], params);
+  if (b.sizes.length === 2) return dispatchOne(matmulOp, [withOneStride(a), b, addend], params);
   return dispatchOne(matmulOp, [regular(a), regular(b), addend], params);
 }
 
@@ -202,7 +202,7 @@ const NO_BATCH: Shape = Object.freeze([]);
 export function matmul(input: Tensor, other: Tensor): Tensor {
   requireTensor(input, 'matmul');
   requireTensor(other, 'matmul', 'other');
-  const [da, db] = [input.shape.length, other.shape.length];
+  const [da, db] = [input.sizes.length, other.sizes.length];
   if (da === 0 || db === 0)
     throw new ShapeError(
       'matmul: both operands need at least one ' +
@@ -217,11 +217,11 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
 
 export function requireDims(op: string, t: Tensor, ndim: number, argument: string): void {
   requireTensor(t, op, argument);
-  if (t.shape.length !== ndim)
+  if (t.sizes.length !== ndim)
     throw new ShapeError(
       `${op}: expected ${argument} to have ${ndim} dims, got ` +
-        `${t.dtype.name}${formatShape(t.shape)}`,
-      { op, argument, expected: ndim, given: t.shape },
+        `${t.dtype.name}${formatShape(t.sizes)}`,
+      { op, argument, expected: ndim, given: t.sizes },
     );
 }
 
@@ -252,7 +252,7 @@ export function requireBatches(
 ): void {
   requireDims(op, a, 3, first);
   requireDims(op, b, 3, second);
-  if (a.shape[0] !== b.shape[0])
+  if (a.sizes[0] !== b.sizes[0])
     throw new ShapeError(
       `${op}: batch sizes differ.${describeOperand(first, a)}${describeOperand(second, b)}`,
       { op },
@@ -291,7 +291,7 @@ export function mv(input: Tensor, vec: Tensor): Tensor {
 
 /** `linear` with a weight `[k]`: the output has no feature dim. @internal */
 export function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
-  if (bias !== null) broadcastShapes(input.shape.slice(0, -1), bias.shape, 'linear');
+  if (bias !== null) broadcastShapes(input.sizes.slice(0, -1), bias.sizes, 'linear');
   requireProduct('linear', asRows(input), weight.unsqueeze(1));
   const out = matmul(input, weight);
   return bias === null ? out : out.add(bias);
@@ -312,7 +312,7 @@ export function dot(input: Tensor, other: Tensor): Tensor {
 }
 
 function productOfVectors(op: string, a: Tensor, b: Tensor): Tensor {
-  if (a.shape[0] !== b.shape[0])
+  if (a.sizes[0] !== b.sizes[0])
     throw new ShapeError(`${op}: sizes differ.${describeBoth(a, b)}`, { op });
   const [row, column] = [a.unsqueeze(0), b.unsqueeze(1)];
   requireProduct(op, row, column);

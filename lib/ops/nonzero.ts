@@ -128,7 +128,7 @@ function free({ starts, flags, count }: Found): void {
 function checked(op: string, input: Tensor, asTuple: boolean): Tensor {
   requireTensor(input, op);
   checkFlag(op, 'asTuple', asTuple);
-  return asTuple && input.shape.length === 0 ? input.detach().unsqueeze(0) : input;
+  return asTuple && input.sizes.length === 0 ? input.detach().unsqueeze(0) : input;
 }
 
 /**
@@ -147,7 +147,7 @@ export const nonzero = defineFunction(
     const found = find(x);
     try {
       const count = Number(calledAs('nonzero', () => found.count.item()));
-      const rows = rowsOf(found, x.shape, count);
+      const rows = rowsOf(found, x.sizes, count);
       return asTuple ? rows.unbind(1) : rows;
     } finally {
       free(found);
@@ -174,7 +174,7 @@ export const nonzeroAsync = defineFunction(
     const x = checked('nonzeroAsync', input, asTuple);
     const found = find(x);
     try {
-      const rows = rowsOf(found, x.shape, Number(await found.count.itemAsync()));
+      const rows = rowsOf(found, x.sizes, Number(await found.count.itemAsync()));
       return asTuple ? rows.unbind(1) : rows;
     } finally {
       free(found);

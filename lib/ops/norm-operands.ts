@@ -34,7 +34,7 @@ export const statisticsDtype = (dtype: DType): DType => (dtype === float64 ? flo
 
 /** The shape without the normalised dims, so that statistics can be sharded like the input. */
 export function statisticsShape(input: Tensor, { width }: NormParams): Shape {
-  return width === 0 ? [0] : input.shape.slice(0, outerDims(input.shape, width));
+  return width === 0 ? [0] : input.sizes.slice(0, outerDims(input.sizes, width));
 }
 
 export function statisticsMeta(input: Tensor, params: NormParams) {
@@ -47,7 +47,7 @@ export function statisticsMeta(input: Tensor, params: NormParams) {
 }
 
 export const outputMeta = (input: Tensor) => ({
-  shape: input.shape,
+  shape: input.sizes,
   strides: null,
   dtype: input.dtype,
   device: input.device,
@@ -146,24 +146,24 @@ export function checkNormalised(
   op: string,
 ): void {
   requireFloating(input, op);
-  const tail = input.shape.slice(input.shape.length - normalizedShape.length);
+  const tail = input.sizes.slice(input.sizes.length - normalizedShape.length);
   if (normalizedShape.length === 0 || !sameShape(tail, normalizedShape)) {
     throw new ShapeError(
-      `${op}: the last dims of the input, ${formatShape(input.shape)}, must be the normalised ` +
+      `${op}: the last dims of the input, ${formatShape(input.sizes)}, must be the normalised ` +
         `shape ${formatShape(normalizedShape)}`,
       {
         op,
-        shape: input.shape,
+        shape: input.sizes,
         normalizedShape,
       },
     );
   }
   for (const w of weights) {
     if (isAbsent(w)) continue;
-    if (!sameShape(w.shape, normalizedShape))
+    if (!sameShape(w.sizes, normalizedShape))
       throw new ShapeError(
         `${op}: weight and bias must have the normalised shape ` +
-          `${formatShape(normalizedShape)}, got ${formatShape(w.shape)}`,
+          `${formatShape(normalizedShape)}, got ${formatShape(w.sizes)}`,
         { op },
       );
     if (w.dtype !== input.dtype)

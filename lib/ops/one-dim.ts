@@ -27,8 +27,8 @@ export function writeRows(
   t: Tensor,
   dim: number,
 ): void {
-  if (t.shape.length === 0) write(t, [1], [1]);
-  else write(t, dimLast(t.shape, dim), dimLast(t.strides, dim));
+  if (t.sizes.length === 0) write(t, [1], [1]);
+  else write(t, dimLast(t.sizes, dim), dimLast(t.strides, dim));
 }
 
 /** Inputs, then outputs, all with `dim` last. @internal */
@@ -45,7 +45,7 @@ export function lowerRows(
 
 /** A view with one dim of a tensor without dims; another tensor itself. @internal */
 export function oneDim(t: Tensor): Tensor {
-  return t.shape.length === 0 ? t.reshape([1]) : t;
+  return t.sizes.length === 0 ? t.reshape([1]) : t;
 }
 
 /**
@@ -59,5 +59,5 @@ export function asVector(
 ): Tensor {
   const vector = oneDim(input);
   const changed = change(vector, into === null ? null : vector);
-  return into ?? reshapeIfNeeded(changed, input.shape);
+  return into ?? reshapeIfNeeded(changed, input.sizes);
 }

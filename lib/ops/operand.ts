@@ -92,7 +92,7 @@ export function requireTensors(
 export function requirePair(input: Tensor, other: Tensor, op: string, argument = 'other'): void {
   requireTensor(input, op);
   requireTensor(other, op, argument);
-  broadcastShapes(input.shape, other.shape, op);
+  broadcastShapes(input.sizes, other.sizes, op);
 }
 
 /**

@@ -76,7 +76,7 @@ function withoutTaken(input: Tensor, dim: number, before: number, after: number)
   if (start + end > size)
     throw new ShapeError(
       `pad: ${before} and ${after} take more than all of dim ${dim} of shape ` +
-        `${formatShape(input.shape)}`,
+        `${formatShape(input.sizes)}`,
       { op: 'pad' },
     );
   return input.narrow(dim, start, size - start - end);
@@ -94,7 +94,7 @@ function padConstant(
     n > 0
       ? [
           input.detach().newFull(
-            input.shape.map((s, i) => (i === dim ? n : s)),
+            input.sizes.map((s, i) => (i === dim ? n : s)),
             value,
           ),
         ]
@@ -136,14 +136,14 @@ function padFrom(
   if (before > most || after > most)
     throw new ArgumentError(
       `pad: ${mode} cannot add ${before} and ${after} to dim ${dim} of shape ` +
-        `${formatShape(input.shape)}`,
+        `${formatShape(input.sizes)}`,
       { op: 'pad', mode },
     );
   const total = size + before + after;
   if (total < 1 && mode !== 'circular')
     throw new ShapeError(
       `pad: ${before} and ${after} leave nothing of dim ${dim} of shape ` +
-        `${formatShape(input.shape)} for ${mode}`,
+        `${formatShape(input.sizes)} for ${mode}`,
       { op: 'pad', mode },
     );
   const source = (i: number): number => {

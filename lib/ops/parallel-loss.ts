@@ -28,7 +28,7 @@ export function parallelOperands(
 ): LossOperands {
   const { sharding } = logits;
   if (!lossMode.parallel || sharding === null) return { target, weight };
-  const classDim = logits.shape.length === 1 ? 0 : 1;
+  const classDim = logits.sizes.length === 1 ? 0 : 1;
   if (!sharding.spec.placements.some((placement) => placement.isShard(classDim))) {
     throw new ShardingError(
       `${op}: lossParallel is on, but the logits are not sharded along their classes (dim ` +
@@ -40,7 +40,7 @@ export function parallelOperands(
   if (target.dtype.isFloatingPoint) {
     throw new ShardingError(
       `${op}: lossParallel takes class indices, got class probabilities ` +
-        `(${target.dtype.name}${formatShape(target.shape)}). Leave lossParallel out to have them ` +
+        `(${target.dtype.name}${formatShape(target.sizes)}). Leave lossParallel out to have them ` +
         'computed by other ops.',
       { op },
     );

@@ -72,7 +72,7 @@ export const isDistributedVariable = (g: Tensor): boolean => g.sharding !== null
 
 /** The same without a write: joins zeros before and after the part. */
 function betweenZeros({ dim, start, length }: Span, shape: Shape, g: Tensor): Tensor {
-  const own = g.shape.length < shape.length ? g.unsqueeze(dim) : g;
+  const own = g.sizes.length < shape.length ? g.unsqueeze(dim) : g;
   const sharding = own.sharding as NonNullable<Tensor['sharding']>;
   const dims = sameDims(shape.length, [dim]);
   const zeros = (count: number): Tensor[] =>
@@ -136,10 +136,10 @@ function wholeAround<P>(
   const step = strides[dim] as number;
   const begin = first.storageOffset - start * step;
   const isInPlace = views.every(({ g }, i) => {
-    const own = g.shape.length < shape.length ? strides.toSpliced(dim, 1) : strides;
+    const own = g.sizes.length < shape.length ? strides.toSpliced(dim, 1) : strides;
     return (
       g.storageOffset === begin + (spans[i] as Span).start * step &&
-      g.strides.every((stride, d) => stride === own[d] || g.shape[d] === 1)
+      g.strides.every((stride, d) => stride === own[d] || g.sizes[d] === 1)
     );
   });
   return isInPlace ? asStrided(first, shape, strides, begin) : null;

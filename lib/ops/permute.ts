@@ -27,7 +27,7 @@ const permuteOp: Op<Dims> = defineView({
   doc: 'Dims in another order.',
   sharding: viewRule<Dims>((_input, { dims }) => movedDims(dims)),
   view: (input, { dims }) => ({
-    shape: dims.map((d) => input.shape[d] as number),
+    shape: dims.map((d) => input.sizes[d] as number),
     strides: dims.map((d) => input.strides[d] as number),
     offset: input.storageOffset,
   }),
@@ -51,11 +51,11 @@ const transposeOp: Op<DimPair> = defineView({
   name: 'transpose',
   params: dimPairParams,
   doc: 'Two dims exchanged.',
-  sharding: viewRule<DimPair>(({ shape }, { dim0, dim1 }) =>
+  sharding: viewRule<DimPair>(({ sizes: shape }, { dim0, dim1 }) =>
     movedDims(swapped([...shape.keys()], dim0, dim1)),
   ),
   view: (input, { dim0, dim1 }) => ({
-    shape: swapped(input.shape, dim0, dim1),
+    shape: swapped(input.sizes, dim0, dim1),
     strides: swapped(input.strides, dim0, dim1),
     offset: input.storageOffset,
   }),
@@ -82,14 +82,14 @@ export const permute = defineFunction(
   (input: Tensor, dims: readonly number[]): Tensor => {
     requireTensor(input, 'permute');
     checkIntegers('permute', 'dims', dims);
-    if (dims.length !== input.shape.length) {
+    if (dims.length !== input.sizes.length) {
       throw new ShapeError(
-        `permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`,
-        { op: 'permute', dims, shape: input.shape },
+        `permute: expected ${input.sizes.length} dims, got [${dims.join(', ')}]`,
+        { op: 'permute', dims, shape: input.sizes },
       );
     }
     return dispatchOne(permuteOp, [input], {
-      dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [],
+      dims: dims.length ? wrapDims(dims, input.sizes.length, 'permute') : [],
     });
   },
 );
@@ -102,7 +102,7 @@ export const transpose = defineFunction(
   'transpose(input, /, dim0, dim1)',
   (input: Tensor, dim0: number, dim1: number): Tensor => {
     requireTensor(input, 'transpose');
-    const ndim = input.shape.length;
+    const ndim = input.sizes.length;
     const pair = { dim0: wrapDim(dim0, ndim, 'transpose'), dim1: wrapDim(dim1, ndim, 'transpose') };
     return ndim === 0 ? view(input, []) : dispatchOne(transposeOp, [input], pair);
   },
@@ -114,13 +114,13 @@ export const transpose = defineFunction(
  */
 export function t(input: Tensor): Tensor {
   requireTensor(input, 't');
-  if (input.shape.length > 2)
+  if (input.sizes.length > 2)
     throw new ShapeError(
-      `t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use ` +
+      `t: expected at most 2 dims, got shape ${formatShape(input.sizes)}; use ` +
         'transpose(dim0, dim1)',
       { op: 't' },
     );
-  return input.shape.length < 2 ? view(input, input.shape) : transpose(input, 0, 1);
+  return input.sizes.length < 2 ? view(input, input.sizes) : transpose(input, 0, 1);
 }
 
 /**
@@ -139,7 +139,7 @@ export const movedim = defineFunction(
     destination: number | readonly number[],
   ): Tensor => {
     requireTensor(input, 'movedim');
-    const ndim = input.shape.length;
+    const ndim = input.sizes.length;
     const listed = (dims: number | readonly number[]): number[] =>
       typeof dims === 'number' ? [wrapDim(dims, ndim, 'movedim')] : wrapDims(dims, ndim, 'movedim');
     const [from, to] = [listed(source), listed(destination)];
@@ -149,10 +149,10 @@ export const movedim = defineFunction(
         source,
         destination,
       });
-    const rest = input.shape.map((_, i) => i).filter((i) => !from.includes(i));
+    const rest = input.sizes.map((_, i) => i).filter((i) => !from.includes(i));
     return permute(
       input,
-      input.shape.map((_, i) =>
+      input.sizes.map((_, i) =>
         to.includes(i) ? (from[to.indexOf(i)] as number) : (rest.shift() as number),
       ),
     );

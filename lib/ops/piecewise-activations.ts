@@ -167,17 +167,17 @@ export const prelu = defineComposite(
     requireTensor(weight, 'prelu', 'weight');
     const channelDim = input.ndim > 1 ? 1 : 0;
     const n = weight.numel();
-    if (weight.ndim > 1 || (n !== 1 && n !== input.shape[channelDim])) {
+    if (weight.ndim > 1 || (n !== 1 && n !== input.sizes[channelDim])) {
       throw new ShapeError(
-        `prelu: a weight of shape ${formatShape(weight.shape)} does not fit the channels of ` +
-          `${formatShape(input.shape)}`,
+        `prelu: a weight of shape ${formatShape(weight.sizes)} does not fit the channels of ` +
+          `${formatShape(input.sizes)}`,
         { op: 'prelu' },
       );
     }
     const spread =
       n === 1
         ? weight.reshape([])
-        : weight.reshape(input.shape.map((_, i) => (i === channelDim ? n : 1)));
+        : weight.reshape(input.sizes.map((_, i) => (i === channelDim ? n : 1)));
     const positive = input.gt(0);
     // keeps infinite elements above 0 out of the weight's gradient
     return where(positive, input, where(positive, 0, input).mul(spread));

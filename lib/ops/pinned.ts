@@ -8,7 +8,7 @@ import { addMethod } from './method.js';
 addMethod('pinMemory', function () {
   if (!this.isCpu) {
     throw new DeviceError(
-      `pinMemory: expected a CPU tensor, got ${this.dtype.name}${formatShape(this.shape)} on ` +
+      `pinMemory: expected a CPU tensor, got ${this.dtype.name}${formatShape(this.sizes)} on ` +
         `${this.device}. Pinned memory is host memory: leave pinMemory out, or make the ` +
         'tensor on the CPU.',
       { op: 'pinMemory', device: String(this.device) },

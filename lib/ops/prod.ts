@@ -32,17 +32,17 @@ function prodGradient(g: Tensor, input: Tensor, params: Reduction): Tensor {
   const { dims } = params;
   if (input.numel() === 0) return input.zerosLike();
   const x = reduced(input);
-  const order = [...x.shape.keys()].filter((i) => !dims.includes(i)).concat(dims);
+  const order = [...x.sizes.keys()].filter((i) => !dims.includes(i)).concat(dims);
   const moved = x.permute(order);
-  const rows = reshapeIfNeeded(moved, [-1, dims.reduce((n, d) => n * (x.shape[d] as number), 1)]);
+  const rows = reshapeIfNeeded(moved, [-1, dims.reduce((n, d) => n * (x.sizes[d] as number), 1)]);
   const others = productOfOthers(rows)
-    .reshape(moved.shape)
+    .reshape(moved.sizes)
     .permute(order.map((_, i) => order.indexOf(i)));
-  return restore(g, x.shape, params).mul(others);
+  return restore(g, x.sizes, params).mul(others);
 }
 
 function productOfOthers(rows: Tensor): Tensor {
-  const [count, size] = rows.shape as [number, number];
+  const [count, size] = rows.sizes as [number, number];
   const one = rows.newOnes([count, 1]);
   const before = cat([one, rows.narrow(1, 0, size - 1)], 1).cumprod(1);
   const after = cat([one, rows.narrow(1, 1, size - 1).flip([1])], 1)

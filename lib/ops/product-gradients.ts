@@ -19,7 +19,7 @@ import { wideProduct } from './wide-product.js';
 export function gradientOfLeft(ctx: VjpContext<Product>, g: Tensor): Tensor {
   const b = ctx.input(1).transpose(-2, -1);
   const strides = ctx.inputStrides(0);
-  if (b.shape.length > 2 || isByColumns(strides) || isDistributed(g, b))
+  if (b.sizes.length > 2 || isByColumns(strides) || isDistributed(g, b))
     return productLike(strides, g, b);
   const arrived = ctx.takeArrived(0);
   if (ctx.gradientDtype(0) !== g.dtype) return wideProduct(g, b, arrived);
@@ -36,7 +36,7 @@ export function gradientOfRight(ctx: VjpContext<Product>, g: Tensor): Tensor {
       ? wideProduct(grads.t(), rows, null).t()
       : wideProduct(rows.t(), grads, null);
   }
-  if (a.shape.length === 2 || strides.length > 2)
+  if (a.sizes.length === 2 || strides.length > 2)
     return productLike(strides, a.transpose(-2, -1), g);
   return isByColumns(strides) ? rowsProduct(g, a).t() : rowsProduct(a, g);
 }

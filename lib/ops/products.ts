@@ -42,7 +42,7 @@ export const addmv = defineComposite(
       requireDims('addmv', mat, 2, 'mat');
       requireDims('addmv', vec, 1, 'vec');
       requireProduct('addmv', mat, vec.unsqueeze(1));
-      broadcastShapes(input.shape, mat.shape.slice(0, 1), 'addmv');
+      broadcastShapes(input.sizes, mat.sizes.slice(0, 1), 'addmv');
       return addedTo(input, mv(mat, vec), beta, alpha);
     },
   ),
@@ -70,7 +70,7 @@ export const addr = defineComposite(
       requireTensor(vec2, 'addr', 'vec2');
       requireDims('addr', vec1, 1, 'vec1');
       requireDims('addr', vec2, 1, 'vec2');
-      broadcastShapes(input.shape, [vec1.numel(), vec2.numel()], 'addr');
+      broadcastShapes(input.sizes, [vec1.numel(), vec2.numel()], 'addr');
       return addedTo(input, vec1.outer(vec2), beta, alpha);
     },
   ),
@@ -99,8 +99,8 @@ export const addbmm = defineComposite(
       requireTensor(batch2, 'addbmm', 'batch2');
       requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
       broadcastShapes(
-        input.shape,
-        [batch1.shape[1] as number, batch2.shape[2] as number],
+        input.sizes,
+        [batch1.sizes[1] as number, batch2.sizes[2] as number],
         'addbmm',
       );
       const products = bmm(batch1, batch2);
@@ -147,7 +147,7 @@ function stretchedSum(
   otherDims: readonly number[],
 ): Tensor {
   const stretched = dims.filter(
-    (d, i) => other.shape[otherDims[i] as number] === 1 && t.shape[d] !== 1,
+    (d, i) => other.sizes[otherDims[i] as number] === 1 && t.sizes[d] !== 1,
   );
   return stretched.length > 0 ? t.sum(stretched, { keepdim: true, dtype: t.dtype }) : t;
 }
@@ -187,19 +187,19 @@ type SummedDims = number | readonly [readonly number[], readonly number[]];
 
 function sumOverDims(op: string, input: Tensor, other: Tensor, dims: SummedDims): Tensor {
   const [left, right] = summedDims(op, input, other, dims);
-  const keepLeft = input.shape.map((_, i) => i).filter((i) => !left.includes(i));
-  const keepRight = other.shape.map((_, i) => i).filter((i) => !right.includes(i));
-  const inner = left.map((d) => input.shape[d] as number);
-  if (inner.some((s, i) => s !== other.shape[right[i] as number])) {
+  const keepLeft = input.sizes.map((_, i) => i).filter((i) => !left.includes(i));
+  const keepRight = other.sizes.map((_, i) => i).filter((i) => !right.includes(i));
+  const inner = left.map((d) => input.sizes[d] as number);
+  if (inner.some((s, i) => s !== other.sizes[right[i] as number])) {
     throw new ShapeError(
-      `${op}: dims [${left.join(', ')}] of ${formatShape(input.shape)} and ` +
-        `[${right.join(', ')}] of ${formatShape(other.shape)} differ`,
+      `${op}: dims [${left.join(', ')}] of ${formatShape(input.sizes)} and ` +
+        `[${right.join(', ')}] of ${formatShape(other.sizes)} differ`,
       { op },
     );
   }
   const size = inner.reduce((n, s) => n * s, 1);
   const count = (t: Tensor, kept: readonly number[]): number =>
-    kept.reduce((n, d) => n * (t.shape[d] as number), 1);
+    kept.reduce((n, d) => n * (t.sizes[d] as number), 1);
   const a = reshapeIfNeeded(input.permute([...keepLeft, ...left]), [count(input, keepLeft), size]);
   const b = reshapeIfNeeded(other.permute([...right, ...keepRight]), [
     size,
@@ -207,8 +207,8 @@ function sumOverDims(op: string, input: Tensor, other: Tensor, dims: SummedDims)
   ]);
   requireProduct(op, a, b);
   return reshapeIfNeeded(matmul(a, b), [
-    ...keepLeft.map((d) => input.shape[d] as number),
-    ...keepRight.map((d) => other.shape[d] as number),
+    ...keepLeft.map((d) => input.sizes[d] as number),
+    ...keepRight.map((d) => other.sizes[d] as number),
   ]);
 }
 
@@ -250,7 +250,7 @@ export const kron = defineComposite(
     requireTensor(input, 'kron');
     requireTensor(other, 'kron', 'other');
     const ndim = Math.max(input.ndim, other.ndim);
-    const padded = (t: Tensor): number[] => [...Array<number>(ndim - t.ndim).fill(1), ...t.shape];
+    const padded = (t: Tensor): number[] => [...Array<number>(ndim - t.ndim).fill(1), ...t.sizes];
     const [a, b] = [padded(input), padded(other)];
     const product = input
       .reshape(a.flatMap((s) => [s, 1]))
@@ -268,7 +268,7 @@ export const trace = defineComposite(
   (input: Tensor): Tensor => {
     requireTensor(input, 'trace');
     if (input.ndim !== 2)
-      throw new ShapeError(`trace: expected a matrix, got shape ${formatShape(input.shape)}`, {
+      throw new ShapeError(`trace: expected a matrix, got shape ${formatShape(input.sizes)}`, {
         op: 'trace',
       });
     return input.diagonal().sum();
@@ -287,7 +287,7 @@ export const cross = defineComposite(
     (input: Tensor, other: Tensor, dim: number | null = null): Tensor => {
       requirePair(input, other, 'cross');
       requireNumbers('cross', input, other);
-      const shape = broadcastShapes(input.shape, other.shape, 'cross');
+      const shape = broadcastShapes(input.sizes, other.sizes, 'cross');
       const at = dim === null ? shape.indexOf(3) : wrapDim(dim, shape.length, 'cross');
       if (shape[at] !== 3)
         throw new ShapeError(`cross: expected a dim of size 3, got shape ${formatShape(shape)}`, {
@@ -309,13 +309,13 @@ export const cross = defineComposite(
 /** @throws ShapeError, DtypeError naming all shapes */
 function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null): void {
   const shapes = (): string =>
-    `input1 ${formatShape(input1.shape)}, input2 ${formatShape(input2.shape)}, weight ` +
-    `${formatShape(weight.shape)}`;
+    `input1 ${formatShape(input1.sizes)}, input2 ${formatShape(input2.sizes)}, weight ` +
+    `${formatShape(weight.sizes)}`;
   if (input1.ndim === 0 || input2.ndim === 0 || weight.ndim !== 3)
     throw new ShapeError(`bilinear: expected [..., i], [..., j] and [o, i, j], got ${shapes()}`, {
       op: 'bilinear',
     });
-  broadcastShapes(input1.shape.slice(0, -1), input2.shape.slice(0, -1), 'bilinear');
+  broadcastShapes(input1.sizes.slice(0, -1), input2.sizes.slice(0, -1), 'bilinear');
   if (input1.dtype !== weight.dtype || input2.dtype !== weight.dtype) {
     const [x, y, w] = autocastOperands('low precision', [input1, input2, weight] as const);
     if (x.dtype !== w.dtype || y.dtype !== w.dtype)
@@ -324,15 +324,15 @@ function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Ten
         { op: 'bilinear' },
       );
   }
-  if (input1.shape.at(-1) !== weight.shape[1] || input2.shape.at(-1) !== weight.shape[2])
+  if (input1.sizes.at(-1) !== weight.sizes[1] || input2.sizes.at(-1) !== weight.sizes[2])
     throw new ShapeError(
       `bilinear: the last sizes of the inputs differ from the weight's: ${shapes()}`,
       { op: 'bilinear' },
     );
-  if (bias !== null && (bias.ndim !== 1 || bias.shape[0] !== weight.shape[0]))
+  if (bias !== null && (bias.ndim !== 1 || bias.sizes[0] !== weight.sizes[0]))
     throw new ShapeError(
-      `bilinear: expected a bias of shape ${formatShape(weight.shape.slice(0, 1))}, got ` +
-        `${formatShape(bias.shape)}`,
+      `bilinear: expected a bias of shape ${formatShape(weight.sizes.slice(0, 1))}, got ` +
+        `${formatShape(bias.sizes)}`,
       { op: 'bilinear' },
     );
 }

@@ -32,12 +32,12 @@ export const kthvalue = defineComposite(
       requireTensor(input, 'kthvalue');
       checkFlag('kthvalue', 'keepdim', keepdim);
       const at = wrapDim(dim, input.ndim, 'kthvalue');
-      const size = input.shape[at] ?? 1;
+      const size = input.sizes[at] ?? 1;
       if (!Number.isInteger(k) || k < 1 || k > size)
         throw new ArgumentError(
           `kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ` +
-            `${formatShape(input.shape)}`,
-          { op: 'kthvalue', k, shape: input.shape },
+            `${formatShape(input.sizes)}`,
+          { op: 'kthvalue', k, shape: input.sizes },
         );
       if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
       const { values, indices } = sort(input, at);
@@ -99,8 +99,8 @@ type MedianAlong = FunctionOf<
 function ofNothing(input: Tensor): Tensor {
   if (input.dtype.isFloatingPoint) return input.sum().add(Number.NaN);
   throw new IndexError(
-    `median: shape ${formatShape(input.shape)} holds no elements, and ${input.dtype.name} no NaN`,
-    { op: 'median', shape: input.shape },
+    `median: shape ${formatShape(input.sizes)} holds no elements, and ${input.dtype.name} no NaN`,
+    { op: 'median', shape: input.sizes },
   );
 }
 
@@ -108,8 +108,8 @@ function middle(input: Tensor, dim: number, keepdim: boolean): ValuesAndIndices 
   const size = input.ndim === 0 ? 1 : input.size(dim);
   if (size === 0)
     throw new IndexError(
-      `median: dim ${dim} of shape ${formatShape(input.shape)} holds no elements`,
-      { op: 'median', shape: input.shape },
+      `median: dim ${dim} of shape ${formatShape(input.sizes)} holds no elements`,
+      { op: 'median', shape: input.sizes },
     );
   const found = kthvalue(input, Math.floor((size + 1) / 2), dim, keepdim);
   if (!input.dtype.isFloatingPoint || input.ndim === 0) return found;
@@ -169,16 +169,16 @@ export const quantile = defineComposite(
       if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
       if (q instanceof Tensor && q.ndim > 1)
         throw new ShapeError(
-          `quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`,
+          `quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.sizes)}`,
           { op: 'quantile' },
         );
       const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
       const rows = dim === null || input.ndim === 0 ? reshapeIfNeeded(input, [-1]) : input;
-      const size = rows.shape[at] as number;
+      const size = rows.sizes[at] as number;
       if (size === 0)
-        throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, {
+        throw new IndexError(`quantile: shape ${formatShape(input.sizes)} holds no elements`, {
           op: 'quantile',
-          shape: input.shape,
+          shape: input.sizes,
         });
       const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
       const wanted =
@@ -192,7 +192,7 @@ export const quantile = defineComposite(
       const kept = !keepdim
         ? clean
         : dim === null
-          ? clean.reshape([-1, ...input.shape.map(() => 1)])
+          ? clean.reshape([-1, ...input.sizes.map(() => 1)])
           : clean.unsqueeze(at + 1);
       return wanted.ndim === 0 ? kept.select(0, 0) : kept;
     },
@@ -213,7 +213,7 @@ function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): T
   if (interpolation === 'higher') return pick(high);
   if (interpolation === 'nearest') return pick(ranks.round());
   const weight = interpolation === 'midpoint' ? low.zerosLike().add(0.5) : ranks.sub(low);
-  return pick(low).lerp(pick(high), weight.reshape([-1, ...sorted.shape.slice(1).map(() => 1)]));
+  return pick(low).lerp(pick(high), weight.reshape([-1, ...sorted.sizes.slice(1).map(() => 1)]));
 }
 
 declare module '../core/tensor.js' {

@@ -111,7 +111,7 @@ export const normal = defineFunction(
         options,
         'normal',
       );
-    const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.shape : []));
+    const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.sizes : []));
     const like = (mean instanceof Tensor ? mean : std) as Tensor;
     const shape = broadcastShapes(m as Shape, s as Shape, 'normal');
     const noise = drawnTogether(drawPlaceOf(like), () =>
@@ -246,14 +246,14 @@ export const randLike = defineFunction(
     const given = like('randLike', input, options);
     return draw(
       uniformOp,
-      input.shape,
+      input.sizes,
       given.dtype,
       0,
       1,
       given,
       'randLike',
-      emptyBeside(input, input.shape, given.dtype),
-      stridesLike(input.shape, input.strides),
+      emptyBeside(input, input.sizes, given.dtype),
+      stridesLike(input.sizes, input.strides),
     );
   },
 );
@@ -267,14 +267,14 @@ export const randnLike = defineFunction(
     const given = like('randnLike', input, options);
     return draw(
       normalOp,
-      input.shape,
+      input.sizes,
       given.dtype,
       0,
       1,
       given,
       'randnLike',
-      emptyBeside(input, input.shape, given.dtype),
-      stridesLike(input.shape, input.strides),
+      emptyBeside(input, input.sizes, given.dtype),
+      stridesLike(input.sizes, input.strides),
     );
   },
 );
@@ -294,10 +294,10 @@ export const randintLike = defineFunction(
       'randintLike',
       high === null ? 0 : low,
       high ?? low,
-      input.shape,
+      input.sizes,
       given,
-      emptyBeside(input, input.shape, given.dtype),
-      stridesLike(input.shape, input.strides),
+      emptyBeside(input, input.sizes, given.dtype),
+      stridesLike(input.sizes, input.strides),
     );
   },
 );

@@ -26,7 +26,7 @@ export const uniform_ = defineFunction(
         from,
         to,
       });
-    return draw(uniformOp, input.shape, input.dtype, from, to, options, 'uniform_', input);
+    return draw(uniformOp, input.sizes, input.dtype, from, to, options, 'uniform_', input);
   },
 );
 addMethod('uniform_', methodOf(uniform_));
@@ -37,7 +37,7 @@ export const normal_ = defineFunction(
   (input: Tensor, mean = 0, std = 1, options: GeneratorOption = {}): Tensor => {
     checkNumber('normal_', 'mean', mean);
     requireSpread(std, 'normal_');
-    return draw(normalOp, input.shape, input.dtype, mean, std, options, 'normal_', input);
+    return draw(normalOp, input.sizes, input.dtype, mean, std, options, 'normal_', input);
   },
 );
 addMethod('normal_', methodOf(normal_));
@@ -47,7 +47,7 @@ export const bernoulli_ = defineFunction(
   'bernoulli_(input, /, p, *, generator)',
   (input: Tensor, p = 0.5, options: GeneratorOption = {}): Tensor => {
     checkProbability('bernoulli_', 'p', p);
-    return draw(bernoulliOp, input.shape, input.dtype, p, 0, options, 'bernoulli_', input);
+    return draw(bernoulliOp, input.sizes, input.dtype, p, 0, options, 'bernoulli_', input);
   },
 );
 addMethod('bernoulli_', methodOf(bernoulli_));
@@ -69,7 +69,7 @@ export const random_ = defineFunction(
     checkNumber('random_', 'from', low);
     if (high !== null) checkNumber('random_', 'to', high);
     requireRange(input.dtype, low, high ?? most, 'random_');
-    return draw(integerOp, input.shape, input.dtype, low, high ?? most, options, 'random_', input);
+    return draw(integerOp, input.sizes, input.dtype, low, high ?? most, options, 'random_', input);
   },
 );
 addMethod('random_', methodOf(random_));

@@ -60,7 +60,7 @@ function defineRandom(
       { shape, strides, dtype, device },
     ],
     lower: (command, _inputs, [y], { index }) => {
-      writeIndex(command, y.shape, index);
+      writeIndex(command, y.sizes, index);
       command.output(y);
     },
     vjp: (_ctx, g) => [g.zerosLike()],

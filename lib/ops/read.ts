@@ -77,9 +77,9 @@ async function read(t: Tensor, op: string): Promise<TypedArray> {
 function checkOne(t: Tensor, op: string): void {
   if (t.numel() !== 1)
     throw new ShapeError(
-      `${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it ` +
+      `${op}: expected a tensor of one element, got shape ${formatShape(t.sizes)}. Reduce it ` +
         'first, or use tolist().',
-      { op, shape: t.shape },
+      { op, shape: t.sizes },
     );
 }
 
@@ -155,9 +155,9 @@ addMethod('itemAsync', async function () {
   return surface(values[0] as number | bigint, this);
 });
 addMethod('tolist', function () {
-  checkNesting(this.shape);
+  checkNesting(this.sizes);
   const values = toTypedArray(this, 'tolist');
-  return values.length < this.numel() ? [] : nest(values, this, this.shape, 0, 0, values.length);
+  return values.length < this.numel() ? [] : nest(values, this, this.sizes, 0, 0, values.length);
 });
 
 declare module '../core/tensor.js' {

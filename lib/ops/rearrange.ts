@@ -87,7 +87,7 @@ export const repeatInterleave = defineComposite(
         return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
       }
       const at = wrapDim(dim, input.ndim, 'repeatInterleave');
-      const size = input.shape[at] ?? 1;
+      const size = input.sizes[at] ?? 1;
       if (typeof repeats === 'number') {
         if (!Number.isInteger(repeats) || repeats < 0)
           throw new ArgumentError(
@@ -97,15 +97,15 @@ export const repeatInterleave = defineComposite(
               repeats,
             },
           );
-        const shape = [...input.shape.slice(0, at + 1), repeats, ...input.shape.slice(at + 1)];
+        const shape = [...input.sizes.slice(0, at + 1), repeats, ...input.sizes.slice(at + 1)];
         return copyRowMajor(input.unsqueeze(at + 1).expand(shape)).reshape(
-          input.shape.map((s, i) => (i === at ? s * repeats : s)),
+          input.sizes.map((s, i) => (i === at ? s * repeats : s)),
         );
       }
       requireTensor(repeats, 'repeatInterleave', 'repeats');
       if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
         throw new ShapeError(
-          `repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`,
+          `repeatInterleave: ${formatShape(repeats.sizes)} counts for ${size} slices`,
           { op: 'repeatInterleave' },
         );
       }
@@ -178,7 +178,7 @@ export const fliplr = defineComposite(
     requireTensor(input, 'fliplr');
     if (input.ndim < 2)
       throw new ShapeError(
-        `fliplr: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+        `fliplr: expected at least 2 dims, got shape ${formatShape(input.sizes)}`,
         { op: 'fliplr' },
       );
     return flip(input, 1);
@@ -219,9 +219,9 @@ export const ravel = defineComposite(
 function requireSameNumel(op: string, input: Tensor, other: Tensor): void {
   if (input.numel() !== other.numel())
     throw new ShapeError(
-      `${op}: shape ${formatShape(input.shape)} does not hold as many elements as ` +
-        `${formatShape(other.shape)}`,
-      { op, shapes: [input.shape, other.shape] },
+      `${op}: shape ${formatShape(input.sizes)} does not hold as many elements as ` +
+        `${formatShape(other.sizes)}`,
+      { op, shapes: [input.sizes, other.sizes] },
     );
 }
 
@@ -235,7 +235,7 @@ defineComposite(
     requireTensor(input, 'viewAs');
     requireTensor(other, 'viewAs', 'other');
     requireSameNumel('viewAs', input, other);
-    return input.view(other.shape);
+    return input.view(other.sizes);
   },
   { samples: () => [[matrix(), sampleTensor([2, 6]).detach()]] },
 );
@@ -250,7 +250,7 @@ defineComposite(
     requireTensor(input, 'reshapeAs');
     requireTensor(other, 'reshapeAs', 'other');
     requireSameNumel('reshapeAs', input, other);
-    return reshape(input, other.shape);
+    return reshape(input, other.sizes);
   },
   {
     samples: () => [[matrix().t(), sampleTensor([2, 6]).detach()]],
@@ -267,7 +267,7 @@ export const adjoint = defineComposite(
     requireTensor(input, 'adjoint');
     if (input.ndim < 2)
       throw new ShapeError(
-        `adjoint: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+        `adjoint: expected at least 2 dims, got shape ${formatShape(input.sizes)}`,
         { op: 'adjoint' },
       );
     return input.transpose(-2, -1);
@@ -286,15 +286,15 @@ export function blockDiag(...tensors: readonly Tensor[]): Tensor {
   requireTensors(tensors, 'blockDiag');
   const dtype = tensors.length === 0 ? undefined : resultType(tensors);
   const blocks = tensors.map((t) => atleast2d(dtype === undefined ? t : t.to(dtype)));
-  const columns = blocks.reduce((n, b) => n + (b.shape[1] as number), 0);
+  const columns = blocks.reduce((n, b) => n + (b.sizes[1] as number), 0);
   let start = 0;
   const rows = blocks.map((b) => {
     if (b.ndim !== 2)
       throw new ShapeError(
-        `blockDiag: expected at most 2 dims, got shape ${formatShape(b.shape)}`,
+        `blockDiag: expected at most 2 dims, got shape ${formatShape(b.sizes)}`,
         { op: 'blockDiag' },
       );
-    const [height, width] = b.shape as [number, number];
+    const [height, width] = b.sizes as [number, number];
     const padded = cat(
       [b.newZeros([height, start]), b, b.newZeros([height, columns - start - width])],
       1,
@@ -311,12 +311,12 @@ export const isSameSize = defineComposite(
   (input: Tensor, other: Tensor): boolean => {
     requireTensor(input, 'isSameSize');
     requireTensor(other, 'isSameSize', 'other');
-    return sameShape(input.shape, other.shape);
+    return sameShape(input.sizes, other.sizes);
   },
   { samples: () => [[matrix(), matrix()]] },
 );
 
-addProperty('T', (t) => t.permute(t.shape.map((_, i) => t.ndim - 1 - i)));
+addProperty('T', (t) => t.permute(t.sizes.map((_, i) => t.ndim - 1 - i)));
 addProperty('mT', adjoint);
 
 declare module '../core/tensor.js' {

@@ -78,8 +78,8 @@ function appendMerged(
   strides: number[],
 ): void {
   const first = sizes.length;
-  for (let dim = 0; dim < input.shape.length; dim++) {
-    const size = input.shape[dim] as number;
+  for (let dim = 0; dim < input.sizes.length; dim++) {
+    const size = input.sizes[dim] as number;
     if (size === 1 || dims.includes(dim) !== reduced) continue;
     const stride = input.strides[dim] as number;
     const last = sizes.length - 1;
@@ -134,7 +134,7 @@ export function defineReduction(
     outputs: ['y'],
     operands: `(x: ${classes}[...]) -> (y: [...]) where reducesTo(x, y, reducedNdim)`,
     params: reductionParams,
-    meta: ([{ shape, dtype, device }], { dims, keepdim }) => [
+    meta: ([{ sizes: shape, dtype, device }], { dims, keepdim }) => [
       { shape: reducedShape(shape, dims, keepdim), strides: null, dtype: dtypeOf(dtype), device },
     ],
     lower: (command, [x], outputs, { dims }) => lowerReduction(command, x, outputs, dims),
@@ -156,7 +156,7 @@ const savesBoth = { inputs: [0], outputs: [0] } as const;
 
 /** A reduced value stretched back over the dims it was reduced from. @internal */
 export function restore(reduced: Tensor, shape: Shape, { dims, keepdim }: Reduction): Tensor {
-  if (reduced.shape.length === 0) return reduced.expand(shape);
+  if (reduced.sizes.length === 0) return reduced.expand(shape);
   const withDims = keepdim ? reduced : reshapeIfNeeded(reduced, reducedShape(shape, dims, true));
   return withDims.expand(shape);
 }
@@ -189,12 +189,12 @@ const meanOp = defineReduction(
 const extremumRule: Rule = (ctx, g) => {
   const x = reduced(ctx.input(0));
   const extremum = reduced(ctx.output(0));
-  const whole = (t: Tensor): Tensor => restore(t, x.shape, ctx.params);
+  const whole = (t: Tensor): Tensor => restore(t, x.sizes, ctx.params);
   // a NaN is the extremum
   const areNan = x.isnan().logicalAnd(whole(extremum.isnan()));
   const hits = x.eq(whole(extremum)).logicalOr(areNan).to(g.dtype);
   const share = hits.div(hits.sum(ctx.params.dims, { keepdim: true }));
-  return [restore(g, x.shape, ctx.params).mul(share)];
+  return [restore(g, x.sizes, ctx.params).mul(share)];
 };
 const amaxOp = defineReduction(
   'amax',
@@ -239,7 +239,7 @@ const logsumexpOp = defineReduction(
   (ctx, g) => {
     const x = ctx.input(0);
     return [
-      restore(g, x.shape, ctx.params).mul(x.sub(restore(ctx.output(0), x.shape, ctx.params)).exp()),
+      restore(g, x.sizes, ctx.params).mul(x.sub(restore(ctx.output(0), x.sizes, ctx.params)).exp()),
     ];
   },
   savesBoth,
@@ -250,7 +250,7 @@ const logsumexpOp = defineReduction(
 
 /** Subtracts the largest element first, unless it is infinite, which would give NaN. */
 function logsumexpByParts(x: Tensor, { dims, keepdim }: Reduction): Tensor {
-  if (dims.some((d) => x.shape[d] === 0)) return x.sum(dims, { keepdim }).log();
+  if (dims.some((d) => x.sizes[d] === 0)) return x.sum(dims, { keepdim }).log();
   const largest = reduced(x.amax(dims, { keepdim: true }));
   const shift = largest.maskedFill(largest.isinf(), 0);
   const logs = x.sub(shift).exp().sum(dims, { keepdim: true }).log().add(shift);
@@ -259,11 +259,11 @@ function logsumexpByParts(x: Tensor, { dims, keepdim }: Reduction): Tensor {
 
 /** @throws IndexError for an extremum over no elements. */
 function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {
-  if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0)
+  if (dims.some((d) => input.sizes[d] === 0) && numelOf(reducedShape(input.sizes, dims, false)) > 0)
     throw new IndexError(
-      `${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.shape)}: ` +
+      `${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.sizes)}: ` +
         'they hold no elements',
-      { op, shape: input.shape, dims },
+      { op, shape: input.sizes, dims },
     );
 }
 
@@ -291,7 +291,7 @@ export function reduce(
   const dtype = requireDtype(wanted, op.name);
   const asked = dtype === undefined ? input : input.to(dtype);
   const given = converted === null ? asked : converted(asked);
-  const dims = wrapDims(dim, input.shape.length, op.name);
+  const dims = wrapDims(dim, input.sizes.length, op.name);
   check?.(given, dims, op.name);
   const result = dispatchOne(op, [given], { dims, keepdim });
   // integers are summed in int64

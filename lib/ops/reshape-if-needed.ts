@@ -9,5 +9,5 @@ import type { Tensor } from '../core/tensor.js';
  */
 export function reshapeIfNeeded(t: Tensor, shape: Shape): Tensor {
   const size = inferSize(shape, t.numel(), 'reshape');
-  return sameShape(size, t.shape) ? t : t.reshape(size);
+  return sameShape(size, t.sizes) ? t : t.reshape(size);
 }

@@ -70,14 +70,14 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp({
     const normal = rows.mul(rstd);
     const scaled = timesWeight(dy, weight);
     const inner = scaled.sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
-    const gx = reshapeIfNeeded(inner.mul(rstd), x.shape);
+    const gx = reshapeIfNeeded(inner.mul(rstd), x.sizes);
     return resultsWithLow([plus(gx, more), dy.mul(normal).sum(0)], params);
   },
   samples: () =>
     rmsNormOp.samples().flatMap(({ inputs: [x, weight], params }) => {
       const [, rstd] = dispatch(rmsNormOp, [x, weight], params) as [Tensor, Tensor];
-      const g = sampleTensor(x.shape, { seed: 9 });
-      return [optional(null, x), sampleTensor(x.shape, { seed: 8 })].map((more) => ({
+      const g = sampleTensor(x.sizes, { seed: 9 });
+      return [optional(null, x), sampleTensor(x.sizes, { seed: 8 })].map((more) => ({
         inputs: [g, x, rstd, more, weight] as const,
         params,
       }));
@@ -116,7 +116,7 @@ export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
     const rstd = rows.square().mean(1, { keepdim: true }).add(params.eps).rsqrt();
     const scaled = timesWeight(rows.mul(rstd), weight);
     const outer = statisticsShape(x, params);
-    const results = [reshapeIfNeeded(scaled, x.shape), reshapeIfNeeded(rstd, outer)];
+    const results = [reshapeIfNeeded(scaled, x.sizes), reshapeIfNeeded(rstd, outer)];
     return resultsWithLow(results, params);
   },
   samples: () => {

@@ -26,7 +26,7 @@ const rowsProductOp: Op<Product, readonly [Tensor, Tensor]> = defineOp({
   sharding: rowsProductRule<Product>((a, b) => rowsProduct(a, b)),
   meta: ([a, b]) => [
     {
-      shape: [last(a.shape, 1), last(b.shape, 1)],
+      shape: [last(a.sizes, 1), last(b.sizes, 1)],
       strides: null,
       dtype: a.dtype,
       device: a.device,

@@ -57,7 +57,7 @@ export const multinomial = defineFunction(
   ): Tensor => {
     requireTensor(weights, 'multinomial');
     checkFlag('multinomial', 'replacement', replacement);
-    const n = weights.shape[weights.shape.length - 1] ?? 0;
+    const n = weights.sizes[weights.sizes.length - 1] ?? 0;
     checkNumber('multinomial', 'numSamples', numSamples, { whole: true });
     if (numSamples < 1 || (!replacement && numSamples > n))
       throw new ArgumentError(`multinomial: cannot draw ${numSamples} of ${n}`, {
@@ -74,7 +74,7 @@ export const multinomial = defineFunction(
         .topk(numSamples, -1).indices;
     }
     const points = drawnTogether(drawPlaceOf(weights), () =>
-      rand([...weights.shape.slice(0, -1), numSamples], { device: weights.device, ...drawOptions }),
+      rand([...weights.sizes.slice(0, -1), numSamples], { device: weights.device, ...drawOptions }),
     );
     const sums = checked().cumsum(-1);
     const drawn = alongside(weights, points).mul(sums.narrow(-1, n - 1, 1));

@@ -26,7 +26,7 @@ export function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor |
     reduced(ctx.input(2)),
     ctx.output(0),
   ];
-  const ofSources = scatter(input.newOnes(input.shape), dim, index, source, { reduce: 'multiply' });
+  const ofSources = scatter(input.newOnes(input.sizes), dim, index, source, { reduce: 'multiply' });
   const isZero = source.eq(0);
   const zeros = gather(
     scatter(input.zerosLike(), dim, index, isZero.to(input.dtype), { reduce: 'add' }).add(
@@ -112,13 +112,13 @@ export const scatterReduce = defineComposite(
       if (reduce === 'mean') requireNumbers('scatterReduce', input);
       const start = includeSelf
         ? input
-        : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
+        : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.sizes));
       const combined = scatter(start, dim, index, src, { reduce: combine[reduce] });
       if (reduce !== 'mean') return combined;
-      const ones = src.detach().newOnes(index.shape);
+      const ones = src.detach().newOnes(index.sizes);
       const counts = input
         .detach()
-        .newFull(input.shape, Number(includeSelf))
+        .newFull(input.sizes, Number(includeSelf))
         .scatterAdd(dim, index, ones)
         .clamp({ min: 1 });
       return dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);

@@ -27,7 +27,7 @@ const gatherOp: Op<OneDim> = defineOp({
   params: oneDimParams,
   doc: 'out[i][j] = input[index[i][j]][j] for dim 0, and so on.',
   sharding: gatherRule,
-  meta: ([x, index]) => [{ ...likeInput(x), shape: index.shape }],
+  meta: ([x, index]) => [{ ...likeInput(x), shape: index.sizes }],
   lower: (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim),
   saves: { inputs: [1] },
   vjp: (ctx, g) => [
@@ -135,14 +135,14 @@ const scatterReductionOp: Op<Scatter> = defineOp({
 function checkGather(op: string, input: Tensor, dim: number, index: Tensor): number {
   requireTensor(input, op);
   requireIndex(index, op);
-  const at = wrapDim(dim, input.shape.length, op);
+  const at = wrapDim(dim, input.sizes.length, op);
   const fits =
-    index.shape.length === input.shape.length &&
-    index.shape.every((s, i) => i === at || s <= (input.shape[i] as number));
+    index.sizes.length === input.sizes.length &&
+    index.sizes.every((s, i) => i === at || s <= (input.sizes[i] as number));
   if (!fits)
     throw new ShapeError(
-      `${op}: an index of shape ${formatShape(index.shape)} does not fit an input of shape ` +
-        `${formatShape(input.shape)} along dim ${dim}`,
+      `${op}: an index of shape ${formatShape(index.sizes)} does not fit an input of shape ` +
+        `${formatShape(input.sizes)} along dim ${dim}`,
       { op },
     );
   return at;
@@ -162,10 +162,10 @@ export const gather = defineFunction(
   (input: Tensor, dim: number, index: Tensor): Tensor => {
     requireTensor(input, 'gather');
     requireIndex(index, 'gather');
-    if (input.shape.length + index.shape.length === 1)
-      return reshapeIfNeeded(gather(oneDim(input), dim, oneDim(index)), index.shape);
-    if (input.shape.length > 0 && index.numel() === 0)
-      return input.narrow(0, 0, 0).reshape(index.shape).clone();
+    if (input.sizes.length + index.sizes.length === 1)
+      return reshapeIfNeeded(gather(oneDim(input), dim, oneDim(index)), index.sizes);
+    if (input.sizes.length > 0 && index.numel() === 0)
+      return input.narrow(0, 0, 0).reshape(index.sizes).clone();
     const at = checkGather('gather', input, dim, index);
     return dispatchOne(gatherOp, [input, index], { dim: at });
   },
@@ -185,11 +185,11 @@ export function checkScatter(
   const at = checkGather(op, input, dim, index);
   if (typeof source === 'number') return at;
   requireTensor(source, op, 'source');
-  const sized = index.shape.every((s, i) => s <= (source.shape[i] as number));
-  if (source.shape.length !== index.shape.length || !sized)
+  const sized = index.sizes.every((s, i) => s <= (source.sizes[i] as number));
+  if (source.sizes.length !== index.sizes.length || !sized)
     throw new ShapeError(
-      `${op}: a source of shape ${formatShape(source.shape)} does not cover an index of shape ` +
-        `${formatShape(index.shape)}`,
+      `${op}: a source of shape ${formatShape(source.sizes)} does not cover an index of shape ` +
+        `${formatShape(index.sizes)}`,
       { op },
     );
   if (source.dtype !== input.dtype)
@@ -212,9 +212,9 @@ function scatterOperands(
   source: Tensor | number,
 ): { operands: Tensor[]; at: number } {
   const at = checkScatter(op, input, dim, index, source);
-  let seen = typeof source === 'number' ? input.newFull([], source).expand(index.shape) : source;
-  index.shape.forEach((s, i) => {
-    if (s !== seen.shape[i]) seen = seen.narrow(i, 0, s);
+  let seen = typeof source === 'number' ? input.newFull([], source).expand(index.sizes) : source;
+  index.sizes.forEach((s, i) => {
+    if (s !== seen.sizes[i]) seen = seen.narrow(i, 0, s);
   });
   return { operands: [input, index, seen], at };
 }
@@ -234,14 +234,14 @@ function scatterInto(
   requireIndex(index, name);
   if (typeof source !== 'number') requireTensor(source, name, 'source');
   const values =
-    typeof source !== 'number' && input.shape.length + index.shape.length > 0
+    typeof source !== 'number' && input.sizes.length + index.sizes.length > 0
       ? oneDim(source)
       : source;
-  if (input.shape.length + index.shape.length === 1)
+  if (input.sizes.length + index.sizes.length === 1)
     return asVector(input, into, (row, place) =>
       scatterInto(name, row, dim, oneDim(index), values, reduce, place),
     );
-  if (index.numel() === 0 && index.shape.length !== input.shape.length)
+  if (index.numel() === 0 && index.sizes.length !== input.sizes.length)
     return into ?? input.clone(); // PyTorch does not check further if the index is empty
   const { operands, at } = scatterOperands(name, input, dim, index, values);
   const op = reduce === 'set' || reduce === 'add' ? scatterOp : scatterReductionOp;

@@ -58,18 +58,18 @@ export const searchsorted = defineComposite(
         });
       requireTensor(values, 'searchsorted', 'values');
       const vector = sortedSequence.ndim === 1;
-      if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
+      if (!vector && !sameShape(sortedSequence.sizes.slice(0, -1), values.sizes.slice(0, -1))) {
         throw new ShapeError(
-          `searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ` +
-            `${formatShape(values.shape)} differ`,
+          `searchsorted: the leading dims of ${formatShape(sortedSequence.sizes)} and ` +
+            `${formatShape(values.sizes)} differ`,
           { op: 'searchsorted' },
         );
       }
       const wanted = vector ? reshapeIfNeeded(values.detach(), [-1]) : values.detach();
       const sequence = sortedSequence.detach();
-      const size = sequence.shape[sequence.ndim - 1] as number;
-      let low = wanted.newZeros(wanted.shape, { dtype: int64 });
-      let high = wanted.newFull(wanted.shape, size, { dtype: int64 });
+      const size = sequence.sizes[sequence.ndim - 1] as number;
+      let low = wanted.newZeros(wanted.sizes, { dtype: int64 });
+      let high = wanted.newFull(wanted.sizes, size, { dtype: int64 });
       for (let length = size; length > 0; length = Math.floor(length / 2)) {
         const middle = low.add(high).floorDivide(2);
         const at = sequence.gather(-1, middle.clamp({ max: size - 1 }));
@@ -79,7 +79,7 @@ export const searchsorted = defineComposite(
         low = where(after, middle.add(1), low);
         high = where(open.logicalAnd(after.logicalNot()), middle, high);
       }
-      return reshapeIfNeeded(low, values.shape).to(outInt32 ? int32 : int64);
+      return reshapeIfNeeded(low, values.sizes).to(outInt32 ? int32 : int64);
     },
   ),
   {
@@ -103,7 +103,7 @@ export const bucketize = defineComposite(
       requireTensor(boundaries, 'bucketize', 'boundaries');
       if (boundaries.ndim !== 1)
         throw new ShapeError(
-          `bucketize: expected a vector of boundaries, got shape ${formatShape(boundaries.shape)}`,
+          `bucketize: expected a vector of boundaries, got shape ${formatShape(boundaries.sizes)}`,
           { op: 'bucketize' },
         );
       return searchsorted(boundaries, input, options);
@@ -151,14 +151,14 @@ function amongSorted(elements: Tensor, sorted: Tensor): Tensor {
   const n = sorted.numel();
   if (n === 0) return elements.ne(elements).logicalAnd(elements.eq(elements));
   const at = searchsorted(sorted, elements).clamp({ max: n - 1 });
-  return reshapeIfNeeded(sorted.gather(0, reshapeIfNeeded(at, [-1])), elements.shape).eq(elements);
+  return reshapeIfNeeded(sorted.gather(0, reshapeIfNeeded(at, [-1])), elements.sizes).eq(elements);
 }
 
 /** @internal */
 export function bincountOf(index: Tensor, size: number): Tensor {
   return index
     .newZeros([size], { dtype: int64 })
-    .scatterAdd(0, index, index.newOnes(index.shape, { dtype: int64 }));
+    .scatterAdd(0, index, index.newOnes(index.sizes, { dtype: int64 }));
 }
 
 /**
@@ -181,18 +181,18 @@ export const bincount = defineComposite(
       if (weights !== null) requireTensor(weights, 'bincount', 'weights');
       checkNumber('bincount', 'minlength', minlength, { from: 0, whole: true });
       if (input.ndim !== 1)
-        throw new ShapeError(`bincount: expected a vector, got shape ${formatShape(input.shape)}`, {
+        throw new ShapeError(`bincount: expected a vector, got shape ${formatShape(input.sizes)}`, {
           op: 'bincount',
         });
       if (input.dtype.category !== 1)
         throw new DtypeError(`bincount: expected integers, got ${input.dtype.name}`, {
           op: 'bincount',
         });
-      if (weights !== null && !sameShape(weights.shape, input.shape))
+      if (weights !== null && !sameShape(weights.sizes, input.sizes))
         throw new ShapeError(
-          `bincount: expected weights of shape ${formatShape(input.shape)}, got ` +
-            `${formatShape(weights.shape)}`,
-          { op: 'bincount', shape: weights.shape },
+          `bincount: expected weights of shape ${formatShape(input.sizes)}, got ` +
+            `${formatShape(weights.sizes)}`,
+          { op: 'bincount', shape: weights.sizes },
         );
       const index = input.long();
       if (index.numel() === 0) return index.newZeros([minlength]);

@@ -110,11 +110,11 @@ export const glu = defineComposite(
   'glu',
   defineFunction('glu(input, /, dim)', (input: Tensor, dim = -1): Tensor => {
     requireTensor(input, 'glu');
-    const size = input.shape[wrapDim(dim, input.ndim, 'glu')] ?? 1;
+    const size = input.sizes[wrapDim(dim, input.ndim, 'glu')] ?? 1;
     if (input.ndim === 0 || size % 2 !== 0)
       throw new ShapeError(
-        `glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`,
-        { op: 'glu', shape: input.shape },
+        `glu: dim ${dim} of shape ${formatShape(input.sizes)} must have an even size`,
+        { op: 'glu', shape: input.sizes },
       );
     const [value, gate] = input.split([size / 2, size / 2], dim) as [Tensor, Tensor];
     return value.mul(gate.sigmoid());

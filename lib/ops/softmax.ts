@@ -21,7 +21,7 @@ import { sampleTensor } from './samples.js';
 import { alongDimRule } from './sharding/along-dim.js';
 import { where } from './where.js';
 
-const sameMeta = ([{ shape, dtype, device }]: readonly [Tensor, ...Tensor[]]) => [
+const sameMeta = ([{ sizes: shape, dtype, device }]: readonly [Tensor, ...Tensor[]]) => [
   { shape, strides: null, dtype, device },
 ];
 const lower: NonNullable<Op<OneDim>['lower']> = (command, inputs, outputs, { dim }) =>
@@ -110,7 +110,7 @@ const logSoftmaxOp: Op<OneDim> = defineOp({
 });
 
 /** The dtype of running sums and products: int64 for integers and bools. */
-const runningMeta = ([{ shape, dtype, device }]: readonly [Tensor]) => [
+const runningMeta = ([{ sizes: shape, dtype, device }]: readonly [Tensor]) => [
   { shape, strides: null, dtype: dtype.isFloatingPoint ? dtype : int64, device },
 ];
 
@@ -156,7 +156,7 @@ const cumprodOp: Op<OneDim> = defineOp({
 
 /** Sums from each element to the end. */
 function reverseCumsum(g: Tensor, dim: number): Tensor {
-  if (g.shape.length === 0) return g;
+  if (g.sizes.length === 0) return g;
   return flip(flip(g, dim).cumsum(dim), dim);
 }
 
@@ -166,7 +166,7 @@ function reverseCumsum(g: Tensor, dim: number): Tensor {
  * The recurrence is solved in log2(n) steps (Kogge and Stone 1973).
  */
 function cumprodGradientOfAnyOrder(g: Tensor, x: Tensor, dim: number): Tensor {
-  const size = x.shape[dim] as number;
+  const size = x.sizes[dim] as number;
   if (size === 0) return g;
   const fromLater = (t: Tensor, by: number): Tensor =>
     cat([t.narrow(dim, by, size - by), t.narrow(dim, 0, by).zerosLike()], dim);
@@ -176,7 +176,7 @@ function cumprodGradientOfAnyOrder(g: Tensor, x: Tensor, dim: number): Tensor {
     factor = factor.mul(fromLater(factor, step));
   }
   const first = x.narrow(dim, 0, 1);
-  return cat([x.newOnes(first.shape), x.narrow(dim, 0, size - 1)], dim)
+  return cat([x.newOnes(first.sizes), x.narrow(dim, 0, size - 1)], dim)
     .cumprod(dim)
     .mul(following);
 }
@@ -210,7 +210,7 @@ function alongDim(op: Op<OneDim>, floatOnly: boolean) {
             ? input.float()
             : input
           : input.to(dtype);
-      const result = dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
+      const result = dispatchOne(op, [given], { dim: wrapDim(dim, input.sizes.length, op.name) });
       // integers are added in int64
       return dtype === undefined || result.dtype === dtype ? result : result.to(dtype);
     },
@@ -225,7 +225,7 @@ function inPlaceAlongDim(op: Op<OneDim>) {
     `${name}(input, /, dim)`,
     (target: Tensor, dim: number): Tensor =>
       overwrite(name, target, (input) =>
-        dispatchOne(op, [input], { dim: wrapDim(dim, input.shape.length, op.name) }),
+        dispatchOne(op, [input], { dim: wrapDim(dim, input.sizes.length, op.name) }),
       ),
   );
   addMethod(name, methodOf(fn));

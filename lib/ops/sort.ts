@@ -41,8 +41,8 @@ function argReduction(name: string, kernel: string, doc: string): Op<Reduction> 
     params: reductionParams,
     meta: ([input], { dims, keepdim }) => {
       const shape = keepdim
-        ? input.shape.map((s, i) => (dims.includes(i) ? 1 : s))
-        : input.shape.filter((_, i) => !dims.includes(i));
+        ? input.sizes.map((s, i) => (dims.includes(i) ? 1 : s))
+        : input.sizes.filter((_, i) => !dims.includes(i));
       return [{ shape, strides: null, dtype: int64, device: input.device }];
     },
     lower: (command, [x], outputs, { dims }) => lowerReduction(command, x, outputs, dims),
@@ -63,9 +63,9 @@ const argminOp = argReduction(
 );
 
 function nothing(op: string, input: Tensor): IndexError {
-  return new IndexError(`${op}: nothing to choose from in shape ${formatShape(input.shape)}`, {
+  return new IndexError(`${op}: nothing to choose from in shape ${formatShape(input.sizes)}`, {
     op,
-    shape: input.shape,
+    shape: input.sizes,
   });
 }
 
@@ -75,14 +75,14 @@ function argFunction(op: Op<Reduction>) {
     (input: Tensor, dim: number | null = null, keepdim = false): Tensor => {
       requireTensor(input, op.name);
       checkFlag(op.name, 'keepdim', keepdim);
-      const ndim = input.shape.length;
+      const ndim = input.sizes.length;
       const dims =
         dim === null
-          ? input.shape.map((_, i) => i)
+          ? input.sizes.map((_, i) => i)
           : ndim === 0
             ? []
             : [wrapDim(dim, ndim, op.name)];
-      if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0))
+      if (input.numel() === 0 && dims.some((d) => input.sizes[d] === 0))
         throw nothing(op.name, input);
       return dispatchOne(op, [input], { dims, keepdim });
     },
@@ -142,10 +142,10 @@ function extremum(
       requirePair(input, second, name);
       return ofTwo(input, second);
     }
-    if (input.shape[wrapDim(second, input.shape.length, name)] === 0) throw nothing(name, input);
+    if (input.sizes[wrapDim(second, input.sizes.length, name)] === 0) throw nothing(name, input);
     const indices = arg(input, second, true);
-    const values = input.shape.length === 0 ? input.clone() : input.gather(second, indices);
-    return keepdim || input.shape.length === 0
+    const values = input.sizes.length === 0 ? input.clone() : input.gather(second, indices);
+    return keepdim || input.sizes.length === 0
       ? new ValuesAndIndices(values, indices)
       : new ValuesAndIndices(values.squeeze(second), indices.squeeze(second));
   };
@@ -190,7 +190,7 @@ const sortOp: Op<SortParams> = defineOp({
   outputs: ['values', 'indices'],
   operands: '(x: [...s, n]) -> (values: [...s, n], indices: [...s, n])',
   params: sortParams,
-  meta: ([{ shape, dtype, device }]) => [
+  meta: ([{ sizes: shape, dtype, device }]) => [
     { shape, strides: null, dtype, device },
     { shape, strides: null, dtype: int64, device },
   ],
@@ -219,7 +219,7 @@ const topkOp: Op<TopkParams> = defineOp({
   outputs: ['values', 'indices'],
   operands: '(x: [...s, n]) -> (values: [...s, k], indices: [...s, k]) where atMost(k, n)',
   params: topkParams,
-  meta: ([{ shape, dtype, device }], { dim, k }) => {
+  meta: ([{ sizes: shape, dtype, device }], { dim, k }) => {
     const chosen = shape.map((s, i) => (i === dim ? k : s));
     return [
       { shape: chosen, strides: null, dtype, device },
@@ -276,7 +276,7 @@ export const sort = defineFunction(
     requireTensor(input, 'sort');
     checkOrder('sort', descending, stable);
     const [values, indices] = dispatch(sortOp, [input], {
-      dim: wrapDim(dim, input.shape.length, 'sort'),
+      dim: wrapDim(dim, input.sizes.length, 'sort'),
       descending: Number(descending),
     });
     return new ValuesAndIndices(values as Tensor, indices as Tensor);
@@ -292,7 +292,7 @@ export const argsort = defineFunction(
   (input: Tensor, dim = -1, descending = false, { stable = true }: StableOption = {}): Tensor => {
     requireTensor(input, 'argsort');
     checkOrder('argsort', descending, stable);
-    return sort(input, wrapDim(dim, input.shape.length, 'argsort'), descending).indices;
+    return sort(input, wrapDim(dim, input.sizes.length, 'argsort'), descending).indices;
   },
 );
 
@@ -315,18 +315,18 @@ export const topk = defineFunction(
     requireTensor(input, 'topk');
     checkFlag('topk', 'largest', largest);
     checkFlag('topk', 'sorted', sorted);
-    const at = wrapDim(dim, input.shape.length, 'topk');
-    const size = input.shape[at] ?? 1;
+    const at = wrapDim(dim, input.sizes.length, 'topk');
+    const size = input.sizes[at] ?? 1;
     if (!Number.isInteger(k) || k < 0 || k > size)
       throw new ArgumentError(
-        `topk: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
-        { op: 'topk', k, shape: input.shape },
+        `topk: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.sizes)}`,
+        { op: 'topk', k, shape: input.sizes },
       );
     // A tensor without dims gives its element for any k, as in PyTorch, because the result has no
     // dim of size 0.
     const [values, indices] = dispatch(topkOp, [input], {
       dim: at,
-      k: input.shape.length === 0 ? 1 : k,
+      k: input.sizes.length === 0 ? 1 : k,
       largest: Number(largest),
     });
     return new ValuesAndIndices(values as Tensor, indices as Tensor);

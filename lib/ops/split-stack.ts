@@ -48,7 +48,7 @@ function chunks(
   dim: number,
 ): Tensor[] {
   requireTensor(input, op);
-  const size = input.shape[wrapDim(dim, input.ndim, op)];
+  const size = input.sizes[wrapDim(dim, input.ndim, op)];
   if (size === undefined)
     throw new ShapeError(`${op}: expected at least one dim, got a tensor without dims`, { op });
   if (typeof sections === 'number') {
@@ -75,14 +75,14 @@ function requireEvenParts(
   requireTensor(input, op);
   if (input.ndim < least)
     throw new ShapeError(
-      `${op}: expected at least ${least} dims, got shape ${formatShape(input.shape)}`,
-      { op, shape: input.shape },
+      `${op}: expected at least ${least} dims, got shape ${formatShape(input.sizes)}`,
+      { op, shape: input.sizes },
     );
   if (typeof sections === 'number' && input.size(dim) % sections !== 0)
     throw new ShapeError(
-      `${op}: dim ${dim} of shape ${formatShape(input.shape)} does not divide into ` +
+      `${op}: dim ${dim} of shape ${formatShape(input.sizes)} does not divide into ` +
         `${sections} equal parts`,
-      { op, shape: input.shape, sections },
+      { op, shape: input.sizes, sections },
     );
 }
 

@@ -23,18 +23,18 @@ export const split = defineFunction(
   'split(input, /, splitSize, dim)',
   (input: Tensor, splitSize: number | readonly number[], dim = 0): Tensor[] => {
     requireTensor(input, 'split');
-    if (input.shape.length === 0)
+    if (input.sizes.length === 0)
       throw new ShapeError('split: expected at least one dim, got a tensor without dims', {
         op: 'split',
-        given: input.shape,
+        given: input.sizes,
       });
-    const at = wrapDim(dim, input.shape.length, 'split');
-    const total = input.shape[at] as number;
+    const at = wrapDim(dim, input.sizes.length, 'split');
+    const total = input.sizes[at] as number;
     const sizes = typeof splitSize === 'number' ? evenSizes(total, splitSize) : listed(splitSize);
     if (sizes.reduce((a, b) => a + b, 0) !== total) {
       throw new ShapeError(
         `split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} ` +
-          `of ${formatShape(input.shape)}`,
+          `of ${formatShape(input.sizes)}`,
         { op: 'split', sizes },
       );
     }
@@ -95,12 +95,12 @@ export const chunk = defineFunction(
         op: 'chunk',
         chunks,
       });
-    if (input.shape.length === 0)
+    if (input.sizes.length === 0)
       throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', {
         op: 'chunk',
-        given: input.shape,
+        given: input.sizes,
       });
-    const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
+    const total = input.sizes[wrapDim(dim, input.sizes.length, 'chunk')] as number;
     // PyTorch returns the requested number of empty chunks
     if (total === 0) checkChunks('chunk', chunks);
     if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
@@ -116,11 +116,11 @@ export const unbind = defineFunction(
   'unbind(input, /, dim)',
   (input: Tensor, dim = 0): Tensor[] => {
     requireTensor(input, 'unbind');
-    const at = wrapDim(dim, input.shape.length, 'unbind');
-    checkChunks('unbind', input.shape[at] ?? 0);
-    if (input.shape.length === 0)
+    const at = wrapDim(dim, input.sizes.length, 'unbind');
+    checkChunks('unbind', input.sizes[at] ?? 0);
+    if (input.sizes.length === 0)
       throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
-    return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
+    return Array.from({ length: input.sizes[at] as number }, (_, i) => select(input, at, i));
   },
 );
 

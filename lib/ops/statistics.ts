@@ -125,8 +125,8 @@ export const aminmax = defineComposite(
       if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
       if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
         throw new IndexError(
-          `aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`,
-          { op: 'aminmax', shape: input.shape },
+          `aminmax: shape ${formatShape(input.sizes)} holds no elements to choose from`,
+          { op: 'aminmax', shape: input.sizes },
         );
       return { min: input.amin(dim, keepdim), max: input.amax(dim, keepdim) };
     },

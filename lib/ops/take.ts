@@ -37,14 +37,14 @@ export const take = defineComposite(
     requireTensor(input, 'take');
     requireIndex(index, 'take');
     if (input.numel() === 0 && index.numel() > 0)
-      throw new IndexError(`take: shape ${formatShape(input.shape)} holds no elements`, {
+      throw new IndexError(`take: shape ${formatShape(input.sizes)} holds no elements`, {
         op: 'take',
-        shape: input.shape,
+        shape: input.sizes,
       });
     const wrapped = where(index.lt(0), index.add(input.numel()), index);
     return reshapeIfNeeded(
       reshapeIfNeeded(input, [-1]).indexSelect(0, reshapeIfNeeded(wrapped, [-1])),
-      index.shape,
+      index.sizes,
     );
   }),
   {
@@ -71,8 +71,8 @@ export const takeAlongDim = defineComposite(
       requireIndex(indices, 'takeAlongDim');
       if (dim !== null && indices.ndim !== input.ndim)
         throw new ShapeError(
-          `takeAlongDim: indices of shape ${formatShape(indices.shape)} for an input of shape ` +
-            `${formatShape(input.shape)}: the numbers of dims differ`,
+          `takeAlongDim: indices of shape ${formatShape(indices.sizes)} for an input of shape ` +
+            `${formatShape(input.sizes)}: the numbers of dims differ`,
           {
             op: 'takeAlongDim',
           },
@@ -81,9 +81,9 @@ export const takeAlongDim = defineComposite(
         return gather(reshapeIfNeeded(input, [-1]), 0, reshapeIfNeeded(indices, [-1]));
       const at = wrapDim(dim, input.ndim, 'takeAlongDim');
       const without = (shape: Shape): number[] => shape.map((s, i) => (i === at ? 1 : s));
-      const common = broadcastShapes(without(input.shape), without(indices.shape), 'takeAlongDim');
+      const common = broadcastShapes(without(input.sizes), without(indices.sizes), 'takeAlongDim');
       const sized = (t: Tensor): Tensor =>
-        t.expand(common.map((s, i) => (i === at ? (t.shape[at] as number) : s)));
+        t.expand(common.map((s, i) => (i === at ? (t.sizes[at] as number) : s)));
       return gather(sized(input), at, sized(indices));
     },
   ),
@@ -99,7 +99,7 @@ function spreadIndex(op: string, index: Tensor, shape: Shape, at: number): Tenso
     throw new ShapeError(`${op}: a tensor without dims has no slices`, { op });
   if (index.ndim > 1)
     throw new ShapeError(
-      `${op}: expected a vector of indices, got shape ${formatShape(index.shape)}`,
+      `${op}: expected a vector of indices, got shape ${formatShape(index.sizes)}`,
       { op },
     );
   const n = index.numel();
@@ -128,11 +128,11 @@ export const indexFill = defineComposite(
       requireIndex(index, 'indexFill');
       if (input.ndim === 0)
         return asVector(input, null, (vector) => indexFill(vector, dim, index, value));
-      const fromStart = where(index.lt(0), index.add(input.shape[at] ?? 1), index);
-      const spread = spreadIndex('indexFill', fromStart, input.shape, at);
+      const fromStart = where(index.lt(0), index.add(input.sizes[at] ?? 1), index);
+      const spread = spreadIndex('indexFill', fromStart, input.sizes, at);
       if (value instanceof Tensor && value.ndim > 0)
         throw new ShapeError(
-          `indexFill: expected one value, got shape ${formatShape(value.shape)}`,
+          `indexFill: expected one value, got shape ${formatShape(value.sizes)}`,
           {
             op: 'indexFill',
           },
@@ -140,7 +140,7 @@ export const indexFill = defineComposite(
       if (!(value instanceof Tensor))
         return scatter(input, at, spread, Number(fillValue(value, 'indexFill')));
       // an index that occurs twice fills once
-      const filled = scatter(input.detach().newZeros(input.shape, { dtype: bool }), at, spread, 1);
+      const filled = scatter(input.detach().newZeros(input.sizes, { dtype: bool }), at, spread, 1);
       return where(filled, value.to(input.dtype), input);
     },
   ),
@@ -172,14 +172,14 @@ export const indexCopy = defineComposite(
       requireIndex(index, 'indexCopy');
       if (input.ndim === 0 || (input.ndim === 1 && source.ndim === 0))
         return asVector(input, null, (vector) => indexCopy(vector, dim, index, oneDim(source)));
-      const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
-      if (!sameShape(source.shape, expected))
+      const expected = input.sizes.map((s, i) => (i === at ? index.numel() : s));
+      if (!sameShape(source.sizes, expected))
         throw new ShapeError(
           `indexCopy: ${index.numel()} indices need a source of shape ` +
-            `${formatShape(expected)}, got ${formatShape(source.shape)}`,
+            `${formatShape(expected)}, got ${formatShape(source.sizes)}`,
           { op: 'indexCopy' },
         );
-      const spread = spreadIndex('indexCopy', index, input.shape, at);
+      const spread = spreadIndex('indexCopy', index, input.sizes, at);
       checkScatter('indexCopy', input, at, spread, source);
       return scatter(input, at, spread, source);
     },
@@ -219,7 +219,7 @@ export const maskedScatter = defineComposite(
           `maskedScatter: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`,
           { op: 'maskedScatter' },
         );
-      const shape = broadcastShapes(input.shape, mask.shape, 'maskedScatter');
+      const shape = broadcastShapes(input.sizes, mask.sizes, 'maskedScatter');
       const [kept, seen] = [input.expand(shape), mask.expand(shape)];
       if (source.numel() === 0) {
         if (kept.numel() > 0 && seen.any().item())

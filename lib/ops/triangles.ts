@@ -92,7 +92,7 @@ const triOp: Op<Triangle> = defineOp({
   outputs: ['y'],
   operands: '(x: [...s, r, c]) -> (y: dense [...s, r, c])',
   params: triangleParams,
-  meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
+  meta: ([{ sizes: shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   lower: (command, [x], [y]) => {
     if (y.numel() === 0) {
       // Passes an empty matrix, because the kernel recognizes dense matrices by strides, and these
@@ -124,9 +124,9 @@ function triangle(op: string, upper: number, inPlace: boolean) {
           `${op}: expected the diagonal to be an integer, got ${shown(diagonal)}`,
           { op, diagonal },
         );
-      if (input.shape.length < 2)
+      if (input.sizes.length < 2)
         throw new ShapeError(
-          `${op}: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+          `${op}: expected at least 2 dims, got shape ${formatShape(input.sizes)}`,
           { op },
         );
       const kept = dispatchOne(triOp, [input], { diagonal, upper });

@@ -97,8 +97,8 @@ export const unique = defineComposite(
       const { values, indices } = input.detach().reshape(-1).sort();
       const { heads, group } = runs(values);
       const inverse = reshapeIfNeeded(
-        indices.newZeros(indices.shape).scatter(0, indices, group),
-        input.shape,
+        indices.newZeros(indices.sizes).scatter(0, indices, group),
+        input.sizes,
       );
       return assemble(heads, returnInverse ? inverse : null, returnCounts ? group : null);
     },
@@ -131,7 +131,7 @@ export const uniqueConsecutive = defineComposite(
       const { heads, group } = runs(input.detach().reshape(-1));
       return assemble(
         heads,
-        returnInverse ? reshapeIfNeeded(group, input.shape) : null,
+        returnInverse ? reshapeIfNeeded(group, input.sizes) : null,
         returnCounts ? group : null,
       );
     },

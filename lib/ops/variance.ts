@@ -44,7 +44,7 @@ const varMeanOp: Op<Variance> = defineOp({
   meta: ([input], { dims, keepdim, wide }) => {
     const dtype = wide && input.dtype.itemsize === 2 ? float32 : input.dtype;
     const meta = {
-      shape: reducedShape(input.shape, dims, keepdim),
+      shape: reducedShape(input.sizes, dims, keepdim),
       strides: null,
       dtype,
       device: input.device,
@@ -55,17 +55,17 @@ const varMeanOp: Op<Variance> = defineOp({
   saves: { inputs: [0], outputs: [1] },
   vjp: (ctx, gVar, gMean) => {
     const x = ctx.input(0);
-    const count = ctx.params.dims.reduce((n, d) => n * (x.shape[d] as number), 1);
+    const count = ctx.params.dims.reduce((n, d) => n * (x.sizes[d] as number), 1);
     const centred = gVar
-      ? restore(gVar, x.shape, ctx.params)
-          .mul(x.sub(restore(ctx.output(1), x.shape, ctx.params)))
+      ? restore(gVar, x.sizes, ctx.params)
+          .mul(x.sub(restore(ctx.output(1), x.sizes, ctx.params)))
           .mul(2 / (count - ctx.params.correction))
       : null;
-    const shared = gMean ? restore(gMean.div(count), x.shape, ctx.params) : null;
+    const shared = gMean ? restore(gMean.div(count), x.sizes, ctx.params) : null;
     return [(centred && shared ? centred.add(shared) : (centred ?? shared))?.to(x.dtype) ?? null];
   },
   decompose: ([input], { dims, keepdim, correction }) => {
-    const count = dims.reduce((n, d) => n * (input.shape[d] as number), 1);
+    const count = dims.reduce((n, d) => n * (input.sizes[d] as number), 1);
     const mean = reduced(input.mean(dims, { keepdim: true }));
     const variance = input
       .sub(mean)
@@ -123,7 +123,7 @@ export function varMeanAs(
   checkFlag(op, 'unbiased', unbiased, { orNull: true });
   checkFlag(op, 'keepdim', keepdim);
   requireFloating(input, op);
-  const dims = wrapDims(typeof dim === 'boolean' ? null : dim, input.shape.length, op);
+  const dims = wrapDims(typeof dim === 'boolean' ? null : dim, input.sizes.length, op);
   return dispatch(varMeanOp, [input], { dims, keepdim, correction, wide }) as [Tensor, Tensor];
 }
 

@@ -34,7 +34,7 @@ const normOp: Op<Norm> = defineOp({
   doc: 'The p-norm over dims.',
   sharding: normRule<Norm>(),
   kernel: 'reduce_norm',
-  meta: ([{ shape, dtype, device }], { dims, keepdim }) => [
+  meta: ([{ sizes: shape, dtype, device }], { dims, keepdim }) => [
     { shape: reducedShape(shape, dims, keepdim), strides: null, dtype, device },
   ],
   lower: (command, [x], outputs, { dims }) => lowerReduction(command, x, outputs, dims),
@@ -65,7 +65,7 @@ function normGradient(g: Tensor, input: Tensor, output: Tensor, params: Norm): T
   const { order } = params;
   if (order === 0) return input.zerosLike();
   const x = reduced(input);
-  const whole = (t: Tensor): Tensor => restore(t, x.shape, params);
+  const whole = (t: Tensor): Tensor => restore(t, x.sizes, params);
   const spread = whole(g);
   if (order === 1) return spread.mul(x.sign());
   // What follows from the norm alone is computed before it is stretched.
@@ -99,7 +99,7 @@ export const norm = defineFunction(
     if (typeof p !== 'number' && p !== 'fro') throw unexpected('norm', 'p', "a number or 'fro'", p);
     requireFloating(input, 'norm');
     return dispatchOne(normOp, [input], {
-      dims: wrapDims(dim, input.shape.length, 'norm'),
+      dims: wrapDims(dim, input.sizes.length, 'norm'),
       keepdim,
       order: p === 'fro' ? 2 : p,
     });

@@ -24,7 +24,7 @@ const viewDtypeOp: Op<ViewDtype> = defineView({
   doc: 'The bytes of the elements as elements of another dtype.',
   sharding: viewDtypeRule<ViewDtype>(lastSize),
   view: (input, { dtype }) => {
-    const { shape, strides, storageOffset: offset } = input;
+    const { sizes: shape, strides, storageOffset: offset } = input;
     const [from, to] = [input.dtype.itemsize, dtype.itemsize];
     if (from === to) return { shape, strides, offset, dtype };
     const last = shape.length - 1;
@@ -48,12 +48,12 @@ const viewDtypeOp: Op<ViewDtype> = defineView({
 
 /** The size of the last dim as another dtype; not whole where that cannot be. */
 function lastSize(input: Tensor, { dtype }: ViewDtype): number {
-  return ((input.shape.at(-1) ?? 1) * input.dtype.itemsize) / dtype.itemsize;
+  return ((input.sizes.at(-1) ?? 1) * input.dtype.itemsize) / dtype.itemsize;
 }
 
 /** @throws ShapeError unless elements of another size fit into the last dim and into the strides */
 function requirePacked(input: Tensor, dtype: DType): void {
-  const { shape, strides, storageOffset } = input;
+  const { sizes: shape, strides, storageOffset } = input;
   const ratio = dtype.itemsize / input.dtype.itemsize;
   const fail = (what: string): ShapeError =>
     new ShapeError(

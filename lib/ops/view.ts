@@ -45,14 +45,14 @@ const viewOp: Op<Size> = defineView({
   doc: 'Another shape of the same elements.',
   sharding: viewSizeRule,
   view: (input, { size }) => {
-    const strides = sameShape(size, input.shape)
+    const strides = sameShape(size, input.sizes)
       ? input.strides
-      : viewStrides(input.shape, input.strides, size);
+      : viewStrides(input.sizes, input.strides, size);
     if (strides === null) {
       throw new ShapeError(
-        `view: shape ${formatShape(input.shape)} with strides ${formatShape(input.strides)} ` +
+        `view: shape ${formatShape(input.sizes)} with strides ${formatShape(input.strides)} ` +
           `cannot be seen as ${formatShape(size)} without a copy. Use reshape().`,
-        { op: 'view', shape: input.shape, strides: input.strides, size },
+        { op: 'view', shape: input.sizes, strides: input.strides, size },
       );
     }
     return { shape: size, strides, offset: input.storageOffset };
@@ -74,14 +74,14 @@ const unsqueezeOp: Op<OneDim> = defineView({
   name: 'unsqueeze',
   params: oneDimParams,
   doc: 'A new dim of size 1.',
-  sharding: viewRule<OneDim>(({ shape }, { dim }) =>
+  sharding: viewRule<OneDim>(({ sizes: shape }, { dim }) =>
     shape.map((_, at) => (at < dim ? at : at + 1)),
   ),
   view: (input, { dim }) => {
     const next =
-      dim < input.shape.length ? (input.shape[dim] as number) * (input.strides[dim] as number) : 1;
+      dim < input.sizes.length ? (input.sizes[dim] as number) * (input.strides[dim] as number) : 1;
     return {
-      shape: [...input.shape.slice(0, dim), 1, ...input.shape.slice(dim)],
+      shape: [...input.sizes.slice(0, dim), 1, ...input.sizes.slice(dim)],
       strides: [...input.strides.slice(0, dim), next, ...input.strides.slice(dim)],
       offset: input.storageOffset,
     };
@@ -96,9 +96,9 @@ const squeezeOp: Op<Dims> = defineView({
   doc: 'Dims of size 1 left out.',
   sharding: squeezeRule,
   view: (input, { dims }) => {
-    const isKept = (i: number): boolean => input.shape[i] !== 1 || !dims.includes(i);
+    const isKept = (i: number): boolean => input.sizes[i] !== 1 || !dims.includes(i);
     return {
-      shape: input.shape.filter((_, i) => isKept(i)),
+      shape: input.sizes.filter((_, i) => isKept(i)),
       strides: input.strides.filter((_, i) => isKept(i)),
       offset: input.storageOffset,
     };
@@ -110,8 +110,8 @@ const squeezeOp: Op<Dims> = defineView({
 const detachOp: Op<object> = defineView({
   name: 'detach',
   doc: 'The same elements, cut off from the autograd graph.',
-  sharding: viewRule<object>((input) => sameDims(input.shape.length)),
-  view: (input) => ({ shape: input.shape, strides: input.strides, offset: input.storageOffset }),
+  sharding: viewRule<object>((input) => sameDims(input.sizes.length)),
+  view: (input) => ({ shape: input.sizes, strides: input.strides, offset: input.storageOffset }),
   vjp: 'not-differentiable',
   samples: () => [{ inputs: [sampleTensor([3])], params: {} }],
 });
@@ -163,7 +163,7 @@ export const reshape = defineFunction(
     requireTensor(input, 'reshape');
     const size = inferSize(shape, input.numel(), 'reshape');
     const fits =
-      sameShape(size, input.shape) || viewStrides(input.shape, input.strides, size) !== null;
+      sameShape(size, input.sizes) || viewStrides(input.sizes, input.strides, size) !== null;
     const strided = fits ? input : input.contiguous();
     return dispatchOne(viewOp, [strided], { size });
   },
@@ -178,7 +178,7 @@ export const unsqueeze = defineFunction(
   (input: Tensor, dim: number): Tensor => {
     requireTensor(input, 'unsqueeze');
     return dispatchOne(unsqueezeOp, [input], {
-      dim: wrapDim(dim, input.shape.length + 1, 'unsqueeze'),
+      dim: wrapDim(dim, input.sizes.length + 1, 'unsqueeze'),
     });
   },
 );
@@ -193,7 +193,7 @@ export const squeeze = defineFunction(
   'squeeze(input, /, dim)',
   (input: Tensor, dim: number | readonly number[] | undefined = undefined): Tensor => {
     requireTensor(input, 'squeeze');
-    return dispatchOne(squeezeOp, [input], { dims: wrapDims(dim, input.shape.length, 'squeeze') });
+    return dispatchOne(squeezeOp, [input], { dims: wrapDims(dim, input.sizes.length, 'squeeze') });
   },
 );
 
@@ -208,7 +208,7 @@ export const flatten = defineFunction(
   'flatten(input, /, startDim, endDim)',
   (input: Tensor, startDim = 0, endDim = -1): Tensor => {
     requireTensor(input, 'flatten');
-    const ndim = input.shape.length;
+    const ndim = input.sizes.length;
     const start = wrapDim(startDim, ndim, 'flatten');
     const end = wrapDim(endDim, ndim, 'flatten');
     if (ndim === 0) return input.reshape([1]);
@@ -217,8 +217,8 @@ export const flatten = defineFunction(
         op: 'flatten',
       });
     if (start === end) return input; // as PyTorch does
-    const merged = input.shape.slice(start, end + 1).reduce((a, b) => a * b, 1);
-    return reshape(input, [...input.shape.slice(0, start), merged, ...input.shape.slice(end + 1)]);
+    const merged = input.sizes.slice(start, end + 1).reduce((a, b) => a * b, 1);
+    return reshape(input, [...input.sizes.slice(0, start), merged, ...input.sizes.slice(end + 1)]);
   },
 );
 
@@ -234,9 +234,9 @@ export const unflatten = defineFunction(
   'unflatten(input, /, dim, sizes)',
   (input: Tensor, dim: number, sizes: Shape): Tensor => {
     requireTensor(input, 'unflatten');
-    const at = wrapDim(dim, input.shape.length, 'unflatten');
-    const parts = inferSize(sizes, input.shape[at] as number, 'unflatten');
-    return reshape(input, [...input.shape.slice(0, at), ...parts, ...input.shape.slice(at + 1)]);
+    const at = wrapDim(dim, input.sizes.length, 'unflatten');
+    const parts = inferSize(sizes, input.sizes[at] as number, 'unflatten');
+    return reshape(input, [...input.sizes.slice(0, at), ...parts, ...input.sizes.slice(at + 1)]);
   },
 );
 

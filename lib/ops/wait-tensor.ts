@@ -14,8 +14,8 @@ export const waitTensorOp: Op<object> = defineView({
   name: 'waitTensor',
   doc: 'The result of a collective, ready to be read.',
   traits: ['wait'],
-  sharding: viewRule<object>((input) => sameDims(input.shape.length)),
-  view: (input) => ({ shape: input.shape, strides: input.strides, offset: input.storageOffset }),
+  sharding: viewRule<object>((input) => sameDims(input.sizes.length)),
+  view: (input) => ({ shape: input.sizes, strides: input.strides, offset: input.storageOffset }),
   vjp: (_, g) => [g],
   samples: () => [{ inputs: [sampleTensor([3])], params: {} }],
 });

@@ -131,7 +131,7 @@ function fillerOf(input: Tensor, value: TensorLike, op: string): Tensor {
 function fillOperands(op: string, input: Tensor, mask: Tensor, value: TensorLike): Tensor[] {
   checkMask(mask, op);
   const filler = fillerOf(input, value, op);
-  broadcastShapes(broadcastShapes(input.shape, mask.shape, op), filler.shape, op);
+  broadcastShapes(broadcastShapes(input.sizes, mask.sizes, op), filler.sizes, op);
   return [mask, filler, input];
 }
 

@@ -25,7 +25,7 @@ const wideProductOp: Op<object> = defineOp({
   sharding: matmulRule<object>(() => wideProductOp, { partialFactors: false }),
   meta: ([a, b]) => [
     {
-      shape: [last(a.shape, 2), last(b.shape, 1)],
+      shape: [last(a.sizes, 2), last(b.sizes, 1)],
       strides: null,
       dtype: float32,
       device: a.device,
@@ -57,5 +57,5 @@ export function wideProduct(a: Tensor, b: Tensor, addend: Tensor | null): Tensor
   const rows = asRows(withOneStride(a));
   const more = addend === null ? wrapNumber(0, float32, a.device) : asRows(addend);
   const y = dispatchOne(wideProductOp, [rows, b, more], {});
-  return reshapeIfNeeded(y, [...a.shape.slice(0, -1), last(b.shape, 1)]);
+  return reshapeIfNeeded(y, [...a.sizes.slice(0, -1), last(b.sizes, 1)]);
 }

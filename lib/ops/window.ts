@@ -44,7 +44,7 @@ export const sliceOp: Op<Slice> = defineView({
   doc: 'Every step-th element of one dim from start.',
   sharding: sliceRule,
   view: (input, { dim, start, length, step }) => ({
-    shape: input.shape.map((s, i) => (i === dim ? length : s)),
+    shape: input.sizes.map((s, i) => (i === dim ? length : s)),
     strides: input.strides.map((s, i) => (i === dim ? s * step : s)),
     offset: input.storageOffset + start * (input.strides[dim] as number),
   }),
@@ -73,9 +73,9 @@ const selectOp: Op<Select> = defineView({
   name: 'select',
   params: selectParams,
   doc: 'One index of one dim, which falls away.',
-  sharding: viewRule<Select>(({ shape }, params) => selectedDims(shape, params)),
+  sharding: viewRule<Select>(({ sizes: shape }, params) => selectedDims(shape, params)),
   view: (input, { dim, index }) => ({
-    shape: input.shape.filter((_, i) => i !== dim),
+    shape: input.sizes.filter((_, i) => i !== dim),
     strides: input.strides.filter((_, i) => i !== dim),
     offset: input.storageOffset + index * (input.strides[dim] as number),
   }),
@@ -104,9 +104,9 @@ const diagonalOp: Op<Diagonal> = defineView({
   name: 'diagonal',
   params: diagonalParams,
   doc: 'Elements with equal indices in two dims, as a last dim.',
-  sharding: viewRule<Diagonal>(({ shape }, params) => diagonalDims(shape, params)),
+  sharding: viewRule<Diagonal>(({ sizes: shape }, params) => diagonalDims(shape, params)),
   view: (input, { offset, dim1, dim2 }) => {
-    const [rows, columns] = [input.shape[dim1] as number, input.shape[dim2] as number];
+    const [rows, columns] = [input.sizes[dim1] as number, input.sizes[dim2] as number];
     const size = Math.max(
       0,
       offset >= 0 ? Math.min(rows, columns - offset) : Math.min(rows + offset, columns),
@@ -115,7 +115,7 @@ const diagonalOp: Op<Diagonal> = defineView({
     const skip = size === 0 ? 0 : offset >= 0 ? offset * stride2 : -offset * stride1;
     const rest = (list: Shape): number[] => list.filter((_, i) => i !== dim1 && i !== dim2);
     return {
-      shape: [...rest(input.shape), size],
+      shape: [...rest(input.sizes), size],
       strides: [...rest(input.strides), stride1 + stride2],
       offset: input.storageOffset + skip,
     };
@@ -142,13 +142,13 @@ const unfoldOp: Op<Unfold> = defineView({
   name: 'unfold',
   params: unfoldParams,
   doc: 'Windows of one dim, as a last dim; they may overlap.',
-  sharding: viewRule<Unfold>(({ shape }, params) => unfoldedDims(shape, params)),
+  sharding: viewRule<Unfold>(({ sizes: shape }, params) => unfoldedDims(shape, params)),
   view: (input, { dim, size, step }) => {
     // not read without dims, where a single window replaces the tensor
-    const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1;
+    const count = Math.floor(((input.sizes[dim] as number) - size) / step) + 1;
     const stride = input.strides[dim] ?? 1;
     return {
-      shape: [...input.shape.map((s, i) => (i === dim ? count : s)), size],
+      shape: [...input.sizes.map((s, i) => (i === dim ? count : s)), size],
       strides: [...input.strides.map((s, i) => (i === dim ? s * step : s)), stride],
       offset: input.storageOffset,
     };
@@ -159,7 +159,7 @@ const unfoldOp: Op<Unfold> = defineView({
     // Adds each position within a window separately, because windows overlap.
     const { dim, size, step } = ctx.params;
     const zeros = zerosFor(windows, ctx.inputShape(0), g, ctx.params);
-    const length = g.shape[dim] as number;
+    const length = g.sizes[dim] as number;
     for (let i = 0; i < size; i++) {
       dispatchOne(sliceOp, [zeros], { dim, start: i, length, step }).add_(select(g, -1, i));
     }
@@ -181,8 +181,8 @@ export const narrow = defineFunction(
   'narrow(input, /, dim, start, length)',
   (input: Tensor, dim: number, start: number, length: number): Tensor => {
     requireTensor(input, 'narrow');
-    const at = wrapDim(dim, input.shape.length, 'narrow');
-    const size = input.shape[at];
+    const at = wrapDim(dim, input.sizes.length, 'narrow');
+    const size = input.sizes[at];
     const first =
       typeof start === 'number' && start < 0 && size !== undefined ? start + size : start;
     if (
@@ -195,7 +195,7 @@ export const narrow = defineFunction(
     ) {
       throw new IndexError(
         `narrow: ${shown(length)} elements from ${shown(start)} do not lie in dim ${dim} of ` +
-          `shape ${formatShape(input.shape)}`,
+          `shape ${formatShape(input.sizes)}`,
         {
           op: 'narrow',
           dim,
@@ -227,15 +227,15 @@ export const slice = defineFunction(
     step = 1,
   ): Tensor => {
     requireTensor(input, 'slice');
-    const at = wrapDim(dim, input.shape.length, 'slice');
-    if (input.shape.length === 0)
+    const at = wrapDim(dim, input.sizes.length, 'slice');
+    if (input.sizes.length === 0)
       throw new IndexError('slice: a tensor without dims cannot be sliced', { op: 'slice' });
     if (!Number.isInteger(step) || step < 1)
       throw new ArgumentError(`slice: step must be a positive integer, got ${shown(step)}`, {
         op: 'slice',
         step,
       });
-    const size = input.shape[at] as number;
+    const size = input.sizes[at] as number;
     const bound = (value: number | null, missing: number): number => {
       if (value === null) return missing;
       // Accepts Infinity like any bound that is too large; refuses fractions and NaN.
@@ -272,12 +272,12 @@ export const select = defineFunction(
   'select(input, /, dim, index)',
   (input: Tensor, dim: number, index: number): Tensor => {
     requireTensor(input, 'select');
-    const at = wrapDim(dim, input.shape.length, 'select');
-    const size = input.shape[at];
+    const at = wrapDim(dim, input.sizes.length, 'select');
+    const size = input.sizes[at];
     if (size === undefined || !Number.isInteger(index) || index < -size || index >= size) {
       throw new IndexError(
         `select: index ${shown(index)} is out of range for dim ${dim} of shape ` +
-          `${formatShape(input.shape)}`,
+          `${formatShape(input.sizes)}`,
         { op: 'select', dim, index },
       );
     }
@@ -305,8 +305,8 @@ export const diagonal = defineFunction(
       });
     const params = {
       offset,
-      dim1: wrapDim(dim1, input.shape.length, 'diagonal'),
-      dim2: wrapDim(dim2, input.shape.length, 'diagonal'),
+      dim1: wrapDim(dim1, input.sizes.length, 'diagonal'),
+      dim2: wrapDim(dim2, input.sizes.length, 'diagonal'),
     };
     if (params.dim1 === params.dim2)
       throw new ArgumentError(`diagonal: dims ${dim1} and ${dim2} are the same`, {
@@ -329,8 +329,8 @@ export const unfold = defineFunction(
   'unfold(input, /, dimension, size, step)',
   (input: Tensor, dimension: number, size: number, step: number): Tensor => {
     requireTensor(input, 'unfold');
-    const at = wrapDim(dimension, input.shape.length, 'unfold');
-    const total = input.shape[at] ?? 1;
+    const at = wrapDim(dimension, input.sizes.length, 'unfold');
+    const total = input.sizes[at] ?? 1;
     if (
       !Number.isInteger(size) ||
       size < 0 ||
@@ -340,7 +340,7 @@ export const unfold = defineFunction(
     ) {
       throw new ArgumentError(
         `unfold: windows of ${shown(size)} every ${shown(step)} do not fit dim ${dimension} of ` +
-          `shape ${formatShape(input.shape)}`,
+          `shape ${formatShape(input.sizes)}`,
         {
           op: 'unfold',
           dim: dimension,

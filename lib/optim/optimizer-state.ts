@@ -185,12 +185,12 @@ function checkParamState(
         Array.isArray(value) ? NO_JSON : 'a tensor',
         value,
       );
-    if (!sameShape(value.shape, param.shape))
+    if (!sameShape(value.sizes, param.sizes))
       throw unexpected(
         op,
         `${name} in ${where}`,
-        `of shape ${formatShape(param.shape)}`,
-        value.shape,
+        `of shape ${formatShape(param.sizes)}`,
+        value.sizes,
       );
   }
 }

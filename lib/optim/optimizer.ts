@@ -212,13 +212,13 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     const op = `${this.constructor.name}.step`;
     for (const [i, p] of params.entries())
       for (const [name, value] of Object.entries(this.state.get(p) ?? {}))
-        if (name !== 'step' && value instanceof Tensor && !sameShape(value.shape, p.shape))
+        if (name !== 'step' && value instanceof Tensor && !sameShape(value.sizes, p.sizes))
           throw new ArgumentError(
             `${op}: expected ${name} of parameter ${i} to have the shape of the parameter, ` +
-              `${formatShape(p.shape)}, got ${formatShape(value.shape)}. The parameter changed ` +
+              `${formatShape(p.sizes)}, got ${formatShape(value.sizes)}. The parameter changed ` +
               'after an earlier step. Make the optimizer after FullyShardedDataParallel, or ' +
               'after whatever else changes shapes.',
-            { op, parameter: i, expected: p.shape, given: value.shape },
+            { op, parameter: i, expected: p.sizes, given: value.sizes },
           );
   }
 

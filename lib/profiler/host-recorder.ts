@@ -113,7 +113,7 @@ function recordedLayer(inner: Layer): Layer {
 function inputsOf(inputs: readonly Tensor[]): OpInputs {
   const tensors = inputs.filter(({ storage, sharding }) => storage !== null || sharding !== null);
   return {
-    shapes: tensors.map(({ shape }) => shape),
+    shapes: tensors.map(({ sizes: shape }) => shape),
     dtypes: tensors.map(({ dtype }) => dtype.name),
   };
 }

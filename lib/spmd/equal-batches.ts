@@ -14,7 +14,7 @@ const ADVICE =
 export function compareBatches(step: string, batch: readonly Tensor[], mesh: DeviceMesh): void {
   const [first] = batch;
   if (first === undefined || mesh.getCoordinate() === null) return;
-  const texts = batch.map(({ dtype, shape }) => `${dtype.name}${formatShape(shape)}`);
+  const texts = batch.map(({ dtype, sizes: shape }) => `${dtype.name}${formatShape(shape)}`);
   withPurpose(`of the batch of ${step}: ${texts.join(', ')}\n${ADVICE}`, () => {
     for (let meshDim = 0; meshDim < mesh.ndim; meshDim++) {
       const group = mesh.getGroup(meshDim);

@@ -94,10 +94,10 @@ function checkKind(file: string, path: string, value: unknown, loaded: unknown):
 }
 
 function filling(file: string, path: string, target: Tensor, loaded: unknown): Change {
-  if (!(loaded instanceof Tensor) || !sameShape(loaded.shape, target.shape)) {
-    const saved = loaded instanceof Tensor ? formatShape(loaded.shape) : 'no tensor';
+  if (!(loaded instanceof Tensor) || !sameShape(loaded.sizes, target.sizes)) {
+    const saved = loaded instanceof Tensor ? formatShape(loaded.sizes) : 'no tensor';
     throw new CheckpointError(
-      `${file}: "${path}" of the state is a tensor of shape ${formatShape(target.shape)}, and ` +
+      `${file}: "${path}" of the state is a tensor of shape ${formatShape(target.sizes)}, and ` +
         `the checkpoint has ${saved} there`,
       { file, path },
     );

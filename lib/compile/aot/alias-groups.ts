@@ -77,7 +77,7 @@ const isPlain = (t: Tensor): boolean => t.sharding === null && !isAsynchronous(t
 
 /** Whether a tensor is as its node has made it, and no op has changed its shape since. */
 const hasMeta = (t: Tensor, meta: ValueMeta | undefined): boolean =>
-  meta !== undefined && sameShape(t.shape, meta.shape) && sameShape(t.strides, meta.strides);
+  meta !== undefined && sameShape(t.sizes, meta.shape) && sameShape(t.strides, meta.strides);
 
 /** Whether a node gives a tensor other memory, or another shape on it. */
 const movesTensors = ({ op, into, effect }: Node): boolean =>

@@ -301,7 +301,7 @@ class JointTracer {
   private sharesMemory = false;
 
   private rootOf(t: Tensor, tangents: Node[]): TracedRoot {
-    const { shape, strides, dtype, device } = heldOf(t);
+    const { sizes: shape, strides, dtype, device } = heldOf(t);
     const dense = isNonOverlappingAndDense(shape, strides);
     const local = fakeTensor({ shape, strides: dense ? strides : null, dtype, device });
     const position = this.primals.length + tangents.length;

@@ -107,7 +107,7 @@ class StandIns {
   }
 
   private plain(t: Tensor): Tensor {
-    const { shape, strides, storageOffset, dtype, device } = t;
+    const { sizes: shape, strides, storageOffset, dtype, device } = t;
     const storage = this.storageOf(t.storage as Storage);
     const made = new Tensor(shape, strides, storageOffset, dtype, device, storage);
     made.inPlaceForbidden = t.inPlaceForbidden;

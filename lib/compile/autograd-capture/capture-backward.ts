@@ -111,7 +111,7 @@ class BorrowedNumbers {
 /** What a node gets for a saved tensor: the tensor, or a view of its base as that is now. */
 function valueOf({ value, freedBase }: LiftedSave): Tensor {
   if (freedBase === null) return value;
-  const { shape, strides, storageOffset } = value;
+  const { sizes: shape, strides, storageOffset } = value;
   return noGrad(() => asStrided(freedBase, shape, strides, storageOffset));
 }
 

@@ -187,7 +187,7 @@ class GraphWalk implements BackwardSignature, HookVisitor {
       this.numbers.push({ saved, value });
       return;
     }
-    const { base, shape, strides, storageOffset } = value;
+    const { base, sizes: shape, strides, storageOffset } = value;
     const isFreed =
       base !== null &&
       base.storage === value.storage &&
@@ -226,11 +226,11 @@ function unpacked(saved: SavedTensor, i: number, node: Node): Tensor | null {
 }
 
 function metadata(t: Tensor): readonly unknown[] {
-  return [t.dtype, t.device, t.shape, t.strides, t.sharding?.spec.id ?? null];
+  return [t.dtype, t.device, t.sizes, t.strides, t.sharding?.spec.id ?? null];
 }
 
 /** Whether the storage of a tensor has not been resized to less than the tensor needs. */
-function hasMemory({ shape, strides, storageOffset, dtype, storage }: Tensor): boolean {
+function hasMemory({ sizes: shape, strides, storageOffset, dtype, storage }: Tensor): boolean {
   return (
     storage === null || storage.nbytes >= endOf(shape, strides, storageOffset) * dtype.itemsize
   );

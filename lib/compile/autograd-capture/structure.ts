@@ -39,7 +39,7 @@ export function metadataOf(tensors: readonly Tensor[]): readonly unknown[] {
   return tensors.map((t) => {
     const known = storages.get(t.storage) ?? storages.size;
     storages.set(t.storage, known);
-    const { dtype, device, shape, strides, storageOffset, requiresGrad, sharding } = t;
+    const { dtype, device, sizes: shape, strides, storageOffset, requiresGrad, sharding } = t;
     return [
       dtype,
       device,

@@ -19,7 +19,7 @@ interface Fields {
 }
 
 const FIELDS = [
-  'shape',
+  'sizes',
   'strides',
   'storageOffset',
   'dtype',
@@ -122,7 +122,7 @@ export class Borrowed {
 
   /** Gives a borrowed tensor other sizes until it gets its fields back. */
   reshape(t: Tensor, shape: Shape): void {
-    t.shape = shape;
+    t.sizes = shape;
     t.strides = contiguousStrides(shape);
     if (t.storage !== null) t.storage.nbytes = (t.storageOffset + t.numel()) * t.dtype.itemsize;
   }

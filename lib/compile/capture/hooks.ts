@@ -116,7 +116,7 @@ function argumentsOf(
 
 /** A fake gradient of a tensor. */
 export function gradientLike(t: Tensor, dtype = t.dtype): Tensor {
-  const { shape, device } = heldOf(t);
+  const { sizes: shape, device } = heldOf(t);
   const local = fakeTensor({ shape, strides: null, dtype, device });
   return t.sharding === null ? local : t.sharding.gradient(local);
 }

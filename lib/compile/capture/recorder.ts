@@ -349,7 +349,7 @@ export class Recorder {
     const same = this.known.sameAs(t);
     if (same === undefined || (t.isTracked && this.level === 'front'))
       this.unsupported(
-        `a tensor of shape [${t.shape.join(', ')}] was used that no captured op computed`,
+        `a tensor of shape [${t.sizes.join(', ')}] was used that no captured op computed`,
       );
     if (this.level !== 'front') this.define(t, this.valueOf(same));
     else {

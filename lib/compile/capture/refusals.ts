@@ -43,7 +43,7 @@ export const INSTEAD_OF_VALUES = 'compute with tensors, as where() does, read th
 export const INSTEAD_OF_STEPS = 'pass the value, take the step';
 
 /** What ends a graph where a value of the tensor is read. */
-export const readReason = ({ dtype, shape }: Tensor): string =>
+export const readReason = ({ dtype, sizes: shape }: Tensor): string =>
   `a value of a tensor, ${dtype.name}[${shape.join(', ')}], was read`;
 
 /** The error of a function that suspends. */

@@ -7,7 +7,7 @@ export function sameWindow(a: Tensor, b: Tensor): boolean {
   return (
     a.dtype === b.dtype &&
     a.storageOffset === b.storageOffset &&
-    sameShape(a.shape, b.shape) &&
+    sameShape(a.sizes, b.sizes) &&
     sameShape(a.strides, b.strides)
   );
 }

@@ -127,7 +127,7 @@ export function communicationWork(
   const { group, rows, inputRows, outputRows, root, dim = 0 } = params;
   const [input] = standIns(node) as [Tensor];
   const size = ranks ?? group.size;
-  const rowSize = numelOf(input.shape.filter((_, i) => i !== dim));
+  const rowSize = numelOf(input.sizes.filter((_, i) => i !== dim));
   const counts = (list: readonly number[] | undefined): { counts: number[] } | object =>
     list === undefined ? {} : { counts: resized(list, size).map((n) => n * rowSize) };
   const call = {

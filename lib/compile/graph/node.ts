@@ -143,7 +143,7 @@ const NO_TAGS: ReadonlySet<string> = new Set();
 /** What a graph knows of a tensor. @internal */
 export function metaOf(t: Tensor): ValueMeta {
   return {
-    shape: t.shape,
+    shape: t.sizes,
     dtype: t.dtype,
     strides: t.strides,
     device: t.device,

@@ -140,7 +140,7 @@ export class BySizes<T> {
 }
 
 const shapeOf = (value: RunValue | undefined): readonly number[] | undefined =>
-  value instanceof Tensor ? value.shape : undefined;
+  value instanceof Tensor ? value.sizes : undefined;
 
 /** `s0 is size 0 of input 0 and size 1 of input 2`. @internal */
 export function symbolText({ name, places }: SizeSymbol): string {

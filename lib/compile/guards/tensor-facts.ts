@@ -33,7 +33,7 @@ export class TensorFacts {
     this.type = classOf(t);
     this.dtype = t.dtype;
     this.device = t.device;
-    this.shape = t.shape;
+    this.shape = t.sizes;
     this.strides = t.strides;
     this.history = historyOf(t);
     this.nodeName = t.currentGradFn?.name ?? '';
@@ -49,7 +49,7 @@ export class TensorFacts {
     return (
       t.dtype === this.dtype &&
       t.device === this.device &&
-      sameShape(t.shape, this.shape) &&
+      sameShape(t.sizes, this.shape) &&
       sameShape(t.strides, this.strides) &&
       historyOf(t) === this.history &&
       (this.history !== 'node' || t.currentGradFn?.name === this.nodeName) &&
@@ -125,7 +125,7 @@ export class OuterTensor {
     this.tensor = tensor;
     this.path = path;
     this.facts = new TensorFacts(tensor, isManaged);
-    this.shape = tensor.shape;
+    this.shape = tensor.sizes;
     this.strides = tensor.strides;
     this.storage = tensor.storage;
     this.nbytes = tensor.storage?.nbytes ?? 0;
@@ -135,7 +135,7 @@ export class OuterTensor {
     const { tensor: t, storage } = this;
     if (
       this.facts.isPlainLeaf &&
-      t.shape === this.shape &&
+      t.sizes === this.shape &&
       t.strides === this.strides &&
       t.storage === storage &&
       t.node === null &&
@@ -148,7 +148,7 @@ export class OuterTensor {
     )
       return true;
     if (!this.facts.matches(t)) return false;
-    this.shape = t.shape;
+    this.shape = t.sizes;
     this.strides = t.strides;
     this.storage = t.storage;
     this.nbytes = t.storage?.nbytes ?? 0;

@@ -162,7 +162,7 @@ export class LazySegment {
     if (memory === undefined) this.outer.set(storage, { tensors: 1, written: false });
     else if (memory.written) return UNFIT;
     else memory.tensors++;
-    const { shape, strides, storageOffset, dtype, device } = t;
+    const { sizes: shape, strides, storageOffset, dtype, device } = t;
     const number = this.next++;
     const standIn = new Tensor(shape, strides, storageOffset, dtype, device, storage);
     storage.refs--; // it is no owner

@@ -144,7 +144,7 @@ function isAsExpected(t: Tensor, { meta, plain }: ComparedOperand, anyNumbers: b
     t.dtype === meta.dtype &&
     t.device === meta.device &&
     (anyNumbers || t.storage !== null || Object.is(t.scalarValue, plain)) &&
-    (t.shape === meta.shape || sameShape(t.shape, meta.shape)) &&
+    (t.sizes === meta.shape || sameShape(t.sizes, meta.shape)) &&
     (t.strides === meta.strides || sameShape(t.strides, meta.strides))
   );
 }

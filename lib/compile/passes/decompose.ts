@@ -114,7 +114,7 @@ function record(node: Node, recorder: Recorder): Traced | null {
 
 /** The result in the layout of the call's, on memory of its own; null if it has another dtype. */
 function fitted(result: Tensor, meta: ValueMeta, taken: ReadonlySet<unknown>): Tensor | null {
-  if (result.dtype !== meta.dtype || !sameShape(result.shape, meta.shape)) return null;
+  if (result.dtype !== meta.dtype || !sameShape(result.sizes, meta.shape)) return null;
   const own = taken.has(result.storage) ? clone(result) : result;
   if (sameShape(own.strides, meta.strides)) return own;
   return sameShape(meta.strides, contiguousStrides(meta.shape)) ? copyRowMajor(own) : null;

@@ -101,7 +101,7 @@ export class SegmentBuilder {
       const given = this.given.get(storage)?.value ?? -1;
       if (given < 0 && !outputOf.has(storage)) outputOf.set(storage, outputOf.size);
       const output = given < 0 ? (outputOf.get(storage) as number) : -1;
-      const { shape, strides, storageOffset: offset, dtype } = t;
+      const { sizes: shape, strides, storageOffset: offset, dtype } = t;
       results.push({ values, output, given, shape, strides, offset, dtype });
     }
     const given = this.usedGiven(results, same);

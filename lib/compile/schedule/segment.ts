@@ -303,9 +303,9 @@ const mayFree = ({ owner, pendingReads }: Storage): boolean =>
 function fitsLayout(t: Tensor, expected: Given): boolean {
   if (t.dtype !== expected.dtype || t.device !== expected.device || t.sharding !== null)
     return false;
-  if (t.shape !== expected.shape) {
-    if (!sameShape(t.shape, expected.shape)) return false;
-    expected.shape = t.shape;
+  if (t.sizes !== expected.shape) {
+    if (!sameShape(t.sizes, expected.shape)) return false;
+    expected.shape = t.sizes;
   }
   if (t.strides !== expected.strides) {
     if (!sameShape(t.strides, expected.strides)) return false;

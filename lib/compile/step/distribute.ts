@@ -33,7 +33,7 @@ export function borrowDistributed(
   const value = recorder.valueOf(local);
   recorder.known.define(made.sharding.local, value);
   t.sharding = made.sharding;
-  t.shape = made.shape;
+  t.sizes = made.sizes;
   t.strides = made.strides;
   recorder.distributed.set(t, local);
 }

@@ -103,7 +103,7 @@ export class Mesh {
     this.rootDims = rootDims;
     this.groups = [...groups];
     this.creation = creation;
-    this.coordinate = coordinateOf(plan.ranks.indexOf(context.rank), plan.shape);
+    this.coordinate = Object.freeze(coordinateOf(plan.ranks.indexOf(context.rank), plan.shape));
     if (root === null && groups.length === 0) this.splitWorld();
   }
 

@@ -76,7 +76,7 @@ function isComputed(input: Tensor | null, output: Tensor | null): boolean {
 
 /** Copies values into all rows; those of a gather in place are in the row of this rank already. */
 function fillRows(rows: Tensor, values: Tensor, place: number): void {
-  const { shape, storage } = rows;
+  const { sizes: shape, storage } = rows;
   if (values.storage !== storage || values.numel() === 0) {
     rows.copy_(values);
     return;

@@ -106,12 +106,12 @@ function splitCounts(
   rows: readonly number[] | undefined,
   group: ProcessGroup,
 ): number[] {
-  const total = t.shape[0] ?? 1;
+  const total = t.sizes[0] ?? 1;
   if (rows === undefined) {
     if (total % group.size !== 0)
       throw new ShapeError(
         `${name}: ${total} rows cannot be split into ${group.size} equal shards. Give ${what}.`,
-        { op: name, shape: t.shape, ranks: group.size },
+        { op: name, shape: t.sizes, ranks: group.size },
       );
     return equalCounts(t.numel(), group.size);
   }
@@ -124,7 +124,7 @@ function splitCounts(
     throw new ShapeError(
       `${name}: expected ${what} to be ${group.size} sizes that add up to ${total}, ` +
         `got ${shown(rows)}`,
-      { op: name, given: rows, shape: t.shape },
+      { op: name, given: rows, shape: t.sizes },
     );
   }
   return rows.map((count) => (total === 0 ? 0 : (count * t.numel()) / total));

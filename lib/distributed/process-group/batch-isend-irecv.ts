@@ -49,7 +49,7 @@ class MessageOp {
     const { op, tensor, peer, group } = this;
     return (
       `P2POp(${op === isend ? 'isend' : 'irecv'} ` +
-      `${tensor.dtype.name}${formatShape(tensor.shape)} ${op === isend ? 'to' : 'from'} rank ` +
+      `${tensor.dtype.name}${formatShape(tensor.sizes)} ${op === isend ? 'to' : 'from'} rank ` +
       `${peer}, group "${group.name}")`
     );
   }

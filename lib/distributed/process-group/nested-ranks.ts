@@ -31,7 +31,7 @@ export function flattenNested(op: string, ranks: NestedRanks): { flat: number[];
 
 /** The inverse of {@link flattenNested}. @internal */
 export function nestRanks(flat: readonly number[], shape: readonly number[]): NestedRanks {
-  if (shape.length <= 1) return flat;
+  if (shape.length <= 1) return [...flat];
   const size = flat.length / (shape[0] as number);
   return Array.from({ length: shape[0] as number }, (_, i) =>
     nestRanks(flat.slice(i * size, (i + 1) * size), shape.slice(1)),

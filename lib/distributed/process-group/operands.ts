@@ -163,10 +163,10 @@ function copyingBack(t: Tensor, memory: Tensor): () => void {
 
 /** @throws InPlaceError for a tensor whose elements share memory */
 export function checkWritable(name: string, what: string, t: Tensor): void {
-  if (!overlapsItself(t.shape, t.strides)) return;
+  if (!overlapsItself(t.sizes, t.strides)) return;
   throw new InPlaceError(
     `${name}: cannot write into ${what}, whose elements share memory (as after expand or ` +
-      `unfold: shape ${formatShape(t.shape)}, strides ` +
+      `unfold: shape ${formatShape(t.sizes)}, strides ` +
       `${formatShape(t.strides)}). clone() it first.`,
     { op: name },
   );
@@ -196,10 +196,10 @@ export function checkNumel(
   if (given.numel() !== expected) {
     throw new ShapeError(
       `${name}: expected ${what} with ${expected} elements (${why}), got ` +
-        `${formatShape(given.shape)} with ${given.numel()}`,
+        `${formatShape(given.sizes)} with ${given.numel()}`,
       {
         op: name,
-        shape: given.shape,
+        shape: given.sizes,
         expected,
       },
     );
@@ -279,7 +279,7 @@ export function spread(whole: Tensor, list: readonly Tensor[]): void {
   let at = 0;
   for (const t of list) {
     const plain = t.requiresGrad ? t.detach() : t;
-    if (t.numel() > 0) plain.copy_(whole.narrow(0, at, t.numel()).view(t.shape));
+    if (t.numel() > 0) plain.copy_(whole.narrow(0, at, t.numel()).view(t.sizes));
     at += t.numel();
   }
 }

@@ -88,7 +88,7 @@ export class ProcessGroup implements CollectiveGroup {
   constructor(plan: GroupPlan, { runtime, factory, pending, named = null }: GroupOptions) {
     this.plan = plan;
     this.name = plan.name;
-    this.ranks = plan.ranks;
+    this.ranks = Object.freeze([...plan.ranks]);
     this.rank = plan.rank;
     this.ownStream = plan.ownStream === true;
     this.runtime = runtime;

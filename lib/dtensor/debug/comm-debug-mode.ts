@@ -248,8 +248,8 @@ function payloadOf({ input, output, counts }: Call): number {
   const one = input ?? output;
   if (one === null) return 0;
   const elements = Math.max(
-    input === null ? 0 : numelOf(input.shape),
-    output === null ? 0 : numelOf(output.shape),
+    input === null ? 0 : numelOf(input.sizes),
+    output === null ? 0 : numelOf(output.sizes),
     counts === undefined ? 0 : total(counts),
   );
   return elements * one.dtype.itemsize;

@@ -143,7 +143,7 @@ function localChunk(
   stage: Stage,
 ): { size: number; offset: number } {
   return chunkOf(
-    t.shape[dim] as number,
+    t.sizes[dim] as number,
     ranksOf(stage, meshDim),
     stage.coordinate[meshDim] as number,
   );
@@ -220,11 +220,11 @@ function exchangeShards(
   stage: Stage,
 ): Tensor {
   const own = stage.coordinate[meshDim] as number;
-  const given = chunkSizes(t.shape[toDim] as number, ranksOf(stage, meshDim));
+  const given = chunkSizes(t.sizes[toDim] as number, ranksOf(stage, meshDim));
   const taken = groupShards(stage.spec, stage.coordinate, stage.meshDims, fromDim).sizes;
   const flat = t.split(given, toDim).map((chunk) => chunk.reshape([-1]));
   const shapes = taken.map((size) =>
-    t.shape.map((n, dim) => (dim === fromDim ? size : dim === toDim ? (given[own] as number) : n)),
+    t.sizes.map((n, dim) => (dim === fromDim ? size : dim === toDim ? (given[own] as number) : n)),
   );
   const counts = shapes.map(numelOf);
   const sent = flat.map((chunk) => chunk.numel());

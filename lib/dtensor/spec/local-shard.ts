@@ -72,19 +72,19 @@ export function checkLocalShape(
   advice = 'A spec has the shape of the whole tensor.',
 ): void {
   const { shape } = shardAt(spec, spec.mesh.getCoordinate());
-  if (sameShape(local.shape, shape)) return;
-  const hint = sameShape(local.shape, spec.shape)
+  if (sameShape(local.sizes, shape)) return;
+  const hint = sameShape(local.sizes, spec.shape)
     ? 'That is the shape of the whole tensor: shard it with distributeTensor(t, mesh, ' +
       'placements), or use [Replicate()] if every rank has all of it.'
     : advice;
   throw new ShardingError(
     `${op}: expected the local shard of ${spec} to have shape ${formatShape(shape)}, got ` +
-      `${formatShape(local.shape)}. ${hint}`,
+      `${formatShape(local.sizes)}. ${hint}`,
     {
       op,
       spec: String(spec),
       expected: shape,
-      given: local.shape,
+      given: local.sizes,
     },
   );
 }

@@ -46,7 +46,7 @@ export function alongDimRule<P extends { dim: number }>({
 }: Dimwise = {}): ShardingRule<P> {
   return {
     strategies: (inputs, { dim }) => {
-      const { shape, dtype } = inputs[0] as Tensor;
+      const { sizes: shape, dtype } = inputs[0] as Tensor;
       const reductions =
         linear === undefined
           ? []

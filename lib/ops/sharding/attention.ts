@@ -31,9 +31,9 @@ function shardedScoreDims(
   divides: (heads: number) => boolean,
 ): ScoreSharding[] {
   if (dropout > 0) return []; // the mask of dropped weights depends on their global positions
-  const scores = [...q.shape.slice(0, 3), k.shape[2] as number];
+  const scores = [...q.sizes.slice(0, 3), k.sizes[2] as number];
   const maskAt = (dim: number): PlacementShorthand => broadcastPlacement(mask, dim, scores);
-  const [heads, keyHeads] = [q.shape[1] as number, k.shape[1] as number];
+  const [heads, keyHeads] = [q.sizes[1] as number, k.sizes[1] as number];
   const found: ScoreSharding[] = [{ dim: 0, mask: maskAt(0), keys: 0 }];
   // A group of query heads needs its key head on the same rank.
   if (heads === keyHeads || divides(keyHeads)) found.push({ dim: 1, mask: maskAt(1), keys: 1 });

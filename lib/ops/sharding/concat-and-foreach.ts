@@ -22,9 +22,9 @@ interface Cat {
  */
 export const catRule: ShardingRule<Cat> = {
   strategies: (inputs, { dim }) => {
-    const ndim = Math.max(...inputs.map((t) => t.shape.length));
+    const ndim = Math.max(...inputs.map((t) => t.sizes.length));
     const placementsAlong = (at: number): PlacementShorthand[] =>
-      inputs.map((t) => (t.shape.length === ndim ? at : null));
+      inputs.map((t) => (t.sizes.length === ndim ? at : null));
     return [
       ...otherDims(ndim, [dim]).map((at) => strategy(placementsAlong(at), [at])),
       ...partialStrategies<Cat>(inputs.length, [...inputs.keys()], 1, anyReduction),

@@ -36,7 +36,7 @@ export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
 /** Multiplies each row by a number; linear in the rows. @internal */
 export const scaleRowsRule: ShardingRule<object, readonly [Tensor, Tensor]> = {
   strategies: ([x]) => {
-    const { shape, dtype } = x;
+    const { sizes: shape, dtype } = x;
     const sharded = shape.map((_, dim) => strategy(dim === 0 ? [0, 0] : [dim, null], [dim]));
     return [...sharded, ...partialStrategies<object>(2, [0], 1, linearReductions(dtype, dtype))];
   },

@@ -116,7 +116,7 @@ export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<
   readonly [Tensor]
 > {
   return {
-    strategies: ([{ shape, dtype }]) => {
+    strategies: ([{ sizes: shape, dtype }]) => {
       return [
         ...sameDimStrategies<P>(shape.length, [], 1, 2),
         ...linearReductions(dtype, dtype).map((r) => strategy<P>([r], [r, null])),
@@ -130,7 +130,7 @@ export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<
 export function triangleRule<P extends { diagonal: number }>(): ShardingRule<P, readonly [Tensor]> {
   return {
     strategies: ([x]) => [
-      ...sameDimStrategies<P>(x.shape.length, [], 1, 1),
+      ...sameDimStrategies<P>(x.sizes.length, [], 1, 1),
       ...partialStrategies<P>(1, [0], 1, anyReduction),
     ],
     localParams: (params, call) => {

@@ -68,9 +68,9 @@ const readSelected: LocalRun<OneDim, Reads> = (
   { inputs: [shard], outputs: [result] },
 ) => {
   checkIndex(index, shard as ShardMeta, dim, bySelecting);
-  if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
+  if (input.sizes[dim] === 0) return [input.newZeros(result?.shape ?? [])];
   const { at, elsewhere } = localIndex(index, shard as ShardMeta, dim);
-  const rows = input.shape.map((_, d) => (d === dim ? -1 : 1));
+  const rows = input.sizes.map((_, d) => (d === dim ? -1 : 1));
   return [
     input.indexSelect(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere.reshape(rows), 0),
   ];
@@ -79,7 +79,7 @@ const readSelected: LocalRun<OneDim, Reads> = (
 /** Inputs: the table, and a vector of indices. @internal */
 export const indexSelectRule: ShardingRule<OneDim, Reads> = {
   strategies: ([x], { dim }) => {
-    const { shape, dtype } = x;
+    const { sizes: shape, dtype } = x;
     const along =
       shape.length === 0
         ? []
@@ -98,7 +98,7 @@ const readGathered: LocalRun<OneDim, Reads> = (
   { inputs: [shard], outputs: [result] },
 ) => {
   checkIndex(index, shard as ShardMeta, dim, byGathering);
-  if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
+  if (input.sizes[dim] === 0) return [input.newZeros(result?.shape ?? [])];
   const { at, elsewhere } = localIndex(index, shard as ShardMeta, dim);
   return [input.gather(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere, 0)];
 };
@@ -109,8 +109,8 @@ const readGathered: LocalRun<OneDim, Reads> = (
  */
 export const gatherRule: ShardingRule<OneDim, Reads> = {
   strategies: ([x, index], { dim }) => {
-    const { shape, dtype } = x;
-    const equal = otherDims(shape.length, [dim]).filter((d) => shape[d] === index.shape[d]);
+    const { sizes: shape, dtype } = x;
+    const equal = otherDims(shape.length, [dim]).filter((d) => shape[d] === index.sizes[d]);
     const along =
       shape.length === 0
         ? []
@@ -136,7 +136,7 @@ const readIndexed: LocalRun<Indexed, ReadsByIndices> = (
 ) => {
   const own = shard as ShardMeta;
   for (const [dim, index] of indices.entries()) checkIndex(index, own, dim, byIndexing);
-  if (indices.some((_, dim) => input.shape[dim] === 0))
+  if (indices.some((_, dim) => input.sizes[dim] === 0))
     return [input.newZeros(result?.shape ?? [])];
   const local = indices.map((index, dim) => localIndex(fromStart(index, own, dim), own, dim));
   const elsewhere = local.map((l) => l.elsewhere).reduce((a, b) => a.logicalOr(b));
@@ -144,8 +144,8 @@ const readIndexed: LocalRun<Indexed, ReadsByIndices> = (
   return [
     found.maskedFill(
       elsewhere.reshape([
-        ...elsewhere.shape,
-        ...found.shape.slice(elsewhere.shape.length).map(() => 1),
+        ...elsewhere.sizes,
+        ...found.sizes.slice(elsewhere.sizes.length).map(() => 1),
       ]),
       0,
     ),
@@ -157,8 +157,8 @@ const readIndexed: LocalRun<Indexed, ReadsByIndices> = (
  * one shape, with which the result begins. @internal
  */
 export const indexGetRule: ShardingRule<Indexed, ReadsByIndices> = {
-  strategies: ([{ shape, dtype }, index], { numIndices }) => {
-    const positions = index.shape;
+  strategies: ([{ sizes: shape, dtype }, index], { numIndices }) => {
+    const positions = index.sizes;
     const indices = Array<null>(numIndices).fill(null);
     return [
       ...otherDims(shape.length, [...indices.keys()]).map((d) =>

@@ -46,8 +46,8 @@ function withoutAddend(a: Tensor, b: Tensor): Tensor[] {
 
 /** Sharded along a dim of the result: a batch dim, the rows of `a` or the columns of `b`. */
 function freeDimStrategies<P>(a: Tensor, b: Tensor, c: Tensor): Strategy<P>[] {
-  const batch = broadcastShapes(a.shape.slice(0, -2), b.shape.slice(0, -2), 'matmul');
-  const shape = [...batch, a.shape.at(-2) as number, b.shape.at(-1) as number];
+  const batch = broadcastShapes(a.sizes.slice(0, -2), b.sizes.slice(0, -2), 'matmul');
+  const shape = [...batch, a.sizes.at(-2) as number, b.sizes.at(-1) as number];
   const [rows, columns] = [shape.length - 2, shape.length - 1];
   return shape.map((_, dim) => {
     const ofA = dim === columns ? null : broadcastPlacement(a, dim, shape);
@@ -68,8 +68,8 @@ function contractedDimStrategies<P>(
   addPartial: LocalRun<P>,
 ): Strategy<P>[] {
   // without elements, every shard begins at 0
-  if (a.shape.at(-1) === 0 || a.dtype === bool) return [];
-  const [ofA, ofB] = [a.shape.length - 1, b.shape.length - 2];
+  if (a.sizes.at(-1) === 0 || a.dtype === bool) return [];
+  const [ofA, ofB] = [a.sizes.length - 1, b.sizes.length - 2];
   if (isNumber(c)) return [strategy([ofA, ofB, null], ['sum'])];
   return [
     strategy([ofA, ofB, null], ['sum'], addOnce),
@@ -90,9 +90,9 @@ export function rowsProductRule<P>(
   const run: LocalRun<P, readonly [Tensor, Tensor]> = ([a, b]) => [product(a, b)];
   return {
     strategies: ([a, b]) => {
-      const columns = a.shape.length - 1;
+      const columns = a.sizes.length - 1;
       return [
-        ...a.shape.slice(0, -1).map((_, dim) => strategy<P>([dim, dim], ['sum'], run)),
+        ...a.sizes.slice(0, -1).map((_, dim) => strategy<P>([dim, dim], ['sum'], run)),
         strategy<P>([columns, null], [0], run),
         strategy<P>([null, columns], [1], run),
         ...linearReductions(a.dtype, b.dtype).flatMap((r) => [

@@ -44,7 +44,7 @@ export function normalizationRule<P extends NormParams>(
 ): ShardingRule<P> {
   return {
     strategies: (inputs, { width, low, alone }) => {
-      const outer = width === 0 ? 0 : outerDims((inputs[0] as Tensor).shape, width);
+      const outer = width === 0 ? 0 : outerDims((inputs[0] as Tensor).sizes, width);
       const count = low === undefined || alone ? outputs : outputs + 1;
       return Array.from({ length: outer }, (_, dim) =>
         strategy(
@@ -72,7 +72,7 @@ export function normalizationBackwardRule<P extends NormParams>(
   const sums = Array<PlacementShorthand>(outputs - 1).fill('sum');
   return {
     strategies: (inputs, { width, low }) => {
-      const { shape, dtype } = inputs[1] as Tensor;
+      const { sizes: shape, dtype } = inputs[1] as Tensor;
       const present = (i: number): boolean => !isNumber(inputs[i] as Tensor);
       const byRows = inputs
         .map((_, i) => i)

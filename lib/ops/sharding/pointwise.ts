@@ -38,7 +38,7 @@ export function pointwiseRule<P>(
 }
 
 function shardStrategies<P>(name: string, inputs: readonly Tensor[]): Strategy<P>[] {
-  const shape = inputs.reduce<Shape>((s, t) => broadcastShapes(s, t.shape, name), []);
+  const shape = inputs.reduce<Shape>((s, t) => broadcastShapes(s, t.sizes, name), []);
   return shape.map((_, dim) =>
     strategy(
       inputs.map((t) => broadcastPlacement(t, dim, shape)),

@@ -17,7 +17,7 @@ function keptStrategies<P extends Reduction>(
   { dims, keepdim }: P,
   outputs = 1,
 ): Strategy<P>[] {
-  return otherDims(input.shape.length, dims).map((dim, i) =>
+  return otherDims(input.sizes.length, dims).map((dim, i) =>
     strategy([dim], Array<number>(outputs).fill(keepdim ? dim : i)),
   );
 }
@@ -90,7 +90,7 @@ const shareOfMean: LocalRun<Reduction, readonly [Tensor]> = (
   { dims, keepdim },
   { inputs: [shard], outputs: [result] },
 ) => {
-  const [here, all] = [countOf(input.shape, dims), countOf(shard?.globalShape ?? [], dims)];
+  const [here, all] = [countOf(input.sizes, dims), countOf(shard?.globalShape ?? [], dims)];
   if (here === 0 && all > 0) return [input.newZeros(result?.shape ?? [])];
   return [input.mean(dims, { keepdim }).mul(here / all)];
 };
@@ -99,7 +99,7 @@ const shareOfMean: LocalRun<Reduction, readonly [Tensor]> = (
 export const meanRule: ShardingRule<Reduction, readonly [Tensor]> = {
   strategies: ([input], params, mesh) => {
     const reduced = params.dims.map((dim) =>
-      mesh.divides(0, dim, input.shape[dim] as number)
+      mesh.divides(0, dim, input.sizes[dim] as number)
         ? strategy([dim], ['avg'], meanOfShard)
         : strategy([dim], ['sum'], shareOfMean),
     );
@@ -119,7 +119,7 @@ export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction, read
     { dims, keepdim },
     { outputs: [result] },
   ) => {
-    if (countOf(input.shape, dims) > 0) return [input[name](dims, { keepdim })];
+    if (countOf(input.sizes, dims) > 0) return [input[name](dims, { keepdim })];
     if (input.dtype === bool) return [input[name === 'amax' ? 'any' : 'all'](dims, { keepdim })];
     return [
       input

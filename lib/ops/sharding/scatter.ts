@@ -43,12 +43,12 @@ function writeLocal(
   indices: readonly Tensor[],
   write: (target: Tensor, ...indices: Tensor[]) => void,
 ): Tensor {
-  const wide = x.newZeros(x.shape.map((n, d) => (dims.includes(d) ? n + 1 : n)));
-  const own = dims.reduce((t, d) => t.narrow(d, 0, x.shape[d] as number), wide);
+  const wide = x.newZeros(x.sizes.map((n, d) => (dims.includes(d) ? n + 1 : n)));
+  const own = dims.reduce((t, d) => t.narrow(d, 0, x.sizes[d] as number), wide);
   own.copy_(x);
   const local = indices.map((index, i) => {
     const { at, elsewhere } = localIndex(index, shard as ShardMeta, dims[i] as number);
-    return at.maskedFill(elsewhere, x.shape[dims[i] as number] as number);
+    return at.maskedFill(elsewhere, x.sizes[dims[i] as number] as number);
   });
   write(wide, ...local);
   return own.contiguous();
@@ -89,7 +89,7 @@ const addOnce: LocalRun<IndexAdd, Writes> = ([x, index, source], { dim, alpha },
 /** Inputs: the tensor, a vector of indices, and a slice for each. @internal */
 export const indexAddRule: ShardingRule<IndexAdd, Writes> = {
   strategies: ([x, index], { dim }) => {
-    const { shape, dtype } = x;
+    const { sizes: shape, dtype } = x;
     const sharded = otherDims(shape.length, [dim]).map((d) =>
       strategy<IndexAdd>([d, null, d], [d]),
     );
@@ -113,7 +113,7 @@ const scatterLocal: LocalRun<Scatter, Writes> = ([x, index, source], { dim, redu
 };
 
 const scatterOnce: LocalRun<Scatter, Writes> = ([x, index, source], { dim, reduce }, call) => {
-  const start = hasFirst(call, 2, [dim]) ? x : x.newFull(x.shape, reduce === 'multiply' ? 1 : 0);
+  const start = hasFirst(call, 2, [dim]) ? x : x.newFull(x.sizes, reduce === 'multiply' ? 1 : 0);
   return [start.scatter(dim, index, source, { reduce })];
 };
 
@@ -132,9 +132,9 @@ const combined: Record<Scatter['reduce'], ReduceOpName | null> = {
 /** Inputs: the tensor, an index with as many dims, and values of its shape. @internal */
 export const scatterRule: ShardingRule<Scatter, Writes> = {
   strategies: ([x, index], { dim, reduce }) => {
-    const [{ shape, dtype }, at] = [x, index];
+    const [{ sizes: shape, dtype }, at] = [x, index];
     const sharded = otherDims(shape.length, [dim])
-      .filter((d) => shape[d] === at.shape[d])
+      .filter((d) => shape[d] === at.sizes[d])
       .map((d) => strategy<Scatter>([d, d, d], [d]));
     if (shape.length > 0) sharded.push(strategy([dim, null, null], [dim], scatterLocal));
     const reduction = combined[reduce];
@@ -183,7 +183,7 @@ const putOnce: LocalRun<Indexed, WritesByIndices> = (
   { accumulate },
   call,
 ) => {
-  const positions = [...indices[0].shape.keys()];
+  const positions = [...indices[0].sizes.keys()];
   return [put(hasFirst(call, 1, positions) ? x : x.zerosLike(), values, indices, accumulate)];
 };
 
@@ -192,15 +192,15 @@ const putOnce: LocalRun<Indexed, WritesByIndices> = (
  * values begin. @internal
  */
 export const indexPutRule: ShardingRule<Indexed, WritesByIndices> = {
-  strategies: ([{ shape, dtype }, , positions], { numIndices, accumulate }) => {
+  strategies: ([{ sizes: shape, dtype }, , positions], { numIndices, accumulate }) => {
     const indices = Array<PlacementShorthand>(numIndices).fill(null);
-    const at = positions.shape.length;
+    const at = positions.sizes.length;
     const sharded: Strategy<Indexed>[] = otherDims(shape.length, [...indices.keys()]).map((d) =>
       strategy([d, d - numIndices + at, ...indices], [d]),
     );
     for (const d of indices.keys()) sharded.push(strategy([d, null, ...indices], [d], putLocal));
     if (accumulate === 1 && dtype !== bool && positions.numel() > 0)
-      for (const d of positions.shape.keys())
+      for (const d of positions.sizes.keys())
         sharded.push(strategy([null, d, ...indices.map(() => d)], ['sum'], putOnce));
     const reductions = accumulate === 1 ? linearReductions(dtype, dtype) : anyReduction;
     return [...sharded, ...partialStrategies<Indexed>(2 + numIndices, [0, 1], 1, reductions)];

@@ -42,8 +42,8 @@ export function otherDims(ndim: number, but: readonly number[]): number[] {
  * `dim`: replicated if it is expanded there. @internal
  */
 export function broadcastPlacement(t: Tensor, dim: number, shape: Shape): PlacementShorthand {
-  const at = dim - (shape.length - t.shape.length);
-  return !isNumber(t) && at >= 0 && t.shape[at] === shape[dim] ? at : null;
+  const at = dim - (shape.length - t.sizes.length);
+  return !isNumber(t) && at >= 0 && t.sizes[at] === shape[dim] ? at : null;
 }
 
 /**

@@ -48,7 +48,7 @@ const localSize = <P extends { size: Shape }>(
 
 /** Dims that split or merge in row-major order may be sharded along the first of them. @internal */
 export const viewSizeRule = viewRule<{ size: Shape }>(
-  (input, { size }, mesh) => reshapedDims(input.shape, size, mesh),
+  (input, { size }, mesh) => reshapedDims(input.sizes, size, mesh),
   localSize,
 );
 
@@ -61,24 +61,24 @@ export const viewDtypeRule = <P>(
   lastSize: (input: Tensor, params: P) => number,
 ): ShardingRule<P, readonly [Tensor]> => ({
   strategies: ([x], params, mesh) => {
-    const last = x.shape.length - 1;
-    const [size, wanted] = [x.shape[last] ?? 1, lastSize(x, params)];
+    const last = x.sizes.length - 1;
+    const [size, wanted] = [x.sizes[last] ?? 1, lastSize(x, params)];
     const isEven = mesh.divides(0, last, size) && mesh.divides(0, last, wanted);
-    return x.shape.flatMap((_, dim) =>
+    return x.sizes.flatMap((_, dim) =>
       dim < last || size === wanted || isEven ? [strategy<P>([dim], [dim])] : [],
     );
   },
 });
 
 /** Expanded dims cannot be sharded. @internal */
-export const expandRule = viewRule<{ size: Shape }>(({ shape }, { size }) => {
+export const expandRule = viewRule<{ size: Shape }>(({ sizes: shape }, { size }) => {
   const lead = size.length - shape.length;
   return shape.map((n, dim) => (n === size[dim + lead] ? dim + lead : null));
 }, localSize);
 
 /** Squeeze removes dims whose global size is 1, not those of a shard with one element. @internal */
 export const squeezeRule = viewRule<{ dims: readonly number[] }>(
-  ({ shape }, { dims }) =>
+  ({ sizes: shape }, { dims }) =>
     keptDims(
       shape.length,
       dims.filter((dim) => shape[dim] === 1),
@@ -102,7 +102,7 @@ export function slicedDims(shape: Shape, { dim, start, length, step }: Slice): D
 
 /** @internal */
 export const sliceRule = viewRule<Slice>(
-  ({ shape }, params) => slicedDims(shape, params),
+  ({ sizes: shape }, params) => slicedDims(shape, params),
   (params, { outputs: [result] }) => ({
     ...params,
     length: result?.shape[params.dim] ?? params.length,

@@ -58,7 +58,7 @@ function inTurns(modules: readonly Module[], ranks: number): Map<Tensor, number>
       if (!(layer instanceof Linear)) continue;
       const { weight, bias } = layer;
       const dim = isByColumns ? 0 : 1;
-      if (dims.has(weight) || (weight.shape[dim] as number) % ranks !== 0) continue;
+      if (dims.has(weight) || (weight.sizes[dim] as number) % ranks !== 0) continue;
       dims.set(weight, dim);
       if (isByColumns && bias !== null) dims.set(bias, 0);
       isByColumns = !isByColumns;
@@ -77,13 +77,13 @@ function shardedDims(
   const dims = new Map<Tensor, number>();
   for (const module of modules)
     for (const [name, p] of module.namedParameters()) {
-      const dim: unknown = shardParameter(name, p.shape);
+      const dim: unknown = shardParameter(name, p.sizes);
       if (dim === null) continue;
-      const size = p.shape[dim as number];
+      const size = p.sizes[dim as number];
       if (size === undefined || size % ranks !== 0)
         throw new ArgumentError(
           `plan: expected shardParameter to return null or a dim of ${name} that ${ranks} ranks ` +
-            `share evenly, got ${String(dim)} for shape [${p.shape.join(', ')}]`,
+            `share evenly, got ${String(dim)} for shape [${p.sizes.join(', ')}]`,
           { op: 'plan', argument: 'shardParameter' },
         );
       dims.set(p, dim as number);
@@ -124,7 +124,7 @@ export function captureLayout(
     for (const [p, dim] of dims)
       p.data = p
         .detach()
-        .narrow(dim, 0, (p.shape[dim] as number) / ranks)
+        .narrow(dim, 0, (p.sizes[dim] as number) / ranks)
         .contiguous();
   });
   prepareOptimizers(CALLER, found);

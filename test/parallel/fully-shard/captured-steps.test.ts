@@ -4,8 +4,8 @@ import { captureStep } from '../../../lib/compile/index.js';
 import { DTensor, getRank } from '../../../lib/distributed.js';
 import { CompileError, InPlaceError, noGrad, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
-import { assertAlike, batch, capturing, STEPS, training } from './captured-training.js';
 import { failing } from '../compiled-model.js';
+import { assertAlike, batch, capturing, STEPS, training } from './captured-training.js';
 import { type Sharded, VARIANTS, type Variant } from './compiled-variants.js';
 
 const TRIED = [

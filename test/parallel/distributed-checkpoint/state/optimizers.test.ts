@@ -70,6 +70,7 @@ describe('the state of an optimizer', () => {
       const file = path.join(folder, 'checkpoint.index.json');
       const index = JSON.parse(readFileSync(file, 'utf8'));
       delete index.values['optimizer.class']; // as before names were saved
+      delete index.checksum;
       writeFileSync(file, JSON.stringify(index));
       await assert.rejects(load(makers[given]), isRefused);
       await load(makers[saved]);
