@@ -375,10 +375,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.isGathering = false;
   }
 
-  /**
-   * Reduces what has accumulated without a gradient of the last backward. Its result goes to the
-   * gradients of the parameters. @internal
-   */
+  /** Reduces into `.grad` what accumulated without a gradient of the last backward. @internal */
   reduceAccumulated(): void {
     const { reduction } = this;
     if (!this.reducesGradients || !reduction?.hasPending(this.allReducesGradients)) return;
