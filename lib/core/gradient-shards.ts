@@ -18,7 +18,8 @@ const shards = new WeakMap<Tensor, GradientShard>();
  *
  * @param device - where collectives of the groups run
  * @example
- * markGradientShard(parameter, [group], parameter.device);
+ * const weight = ones([2], { requiresGrad: true });
+ * markGradientShard(weight, [worldGroup()], weight.device);
  */
 export function markGradientShard(
   parameter: Tensor,

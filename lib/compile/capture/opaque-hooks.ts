@@ -28,6 +28,7 @@ export function recordOpaqueHook(
     recorder.unsupported('a hook ran that manages memory');
   beginPass(recorder);
   if (recorder.isWholeStep && inSteps !== null) {
+    recorder.guards.closures.leaveOut(inSteps);
     inSteps();
     return;
   }

@@ -1,6 +1,8 @@
 /** The names that the text of a function mentions. */
 
-const NAME = /[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/gu;
+/** Not behind a dot, where it is a property; `...name` is none. */
+const NAME =
+  /(?<![\p{ID_Continue}$])(?<!(?:^|[^.])\.)[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/gu;
 
 const known = new WeakMap<object, ReadonlySet<string>>();
 

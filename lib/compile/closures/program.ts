@@ -63,17 +63,17 @@ export class Round {
   }
 
   /**
-   * Whether a function or class is of a script of the program. One of a script that is not known yet
-   * is, unless it was made by a call: functions that the library makes are.
+   * Whether a function or class is of a script of the program. Those are the scripts of what the
+   * program gave to `compile` and of the classes of its modules: others may be the library's.
    *
-   * @param isGiven - whether the program gave it to `compile`, or it is the class of a module
+   * @param isGiven - whether it is such a function or class
    */
   isOfProgram(fn: object, isGiven = false): boolean {
     if (isExported(fn) || isBuiltIn(fn)) return false;
     if (!origins.has(fn)) this.look(fn);
     const origin = origins.get(fn) ?? null;
     if (origin === null || origin.script === libraryScript()) return isGiven;
-    if (!scripts.has(origin.script) && !isGiven && !origin.isOfFile) return false;
+    if (!scripts.has(origin.script) && !isGiven) return false;
     scripts.add(origin.script);
     return true;
   }

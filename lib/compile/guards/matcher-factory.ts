@@ -50,6 +50,8 @@ export class MatcherFactory {
   readonly slots: Slot[] = [];
   private readonly seen = new Map<object, Slot>();
   private readonly references: References;
+  /** Whether the objects of arguments are looked at. */
+  private isArgument = false;
   private readonly paths = new Map<Tensor, string>();
 
   constructor(references: References) {
@@ -61,12 +63,20 @@ export class MatcherFactory {
    * their metadata counts, and which of them share memory.
    */
   argument(value: unknown, path: string): Matcher {
+    const { isArgument } = this;
+    this.isArgument = true;
+    const matcher = this.inArguments(value, path);
+    this.isArgument = isArgument;
+    return matcher;
+  }
+
+  private inArguments(value: unknown, path: string): Matcher {
     if (typeof value !== 'object' || value === null) return this.value(value, path);
     if (!(value instanceof Tensor) && !isContainer(value)) return this.value(value, path);
     const again = this.again(value);
     if (again !== null) return again;
     if (value instanceof Tensor) return this.tensorArgument(value, path);
-    const matcher = this.container(value, path, (item, at) => this.argument(item, at));
+    const matcher = this.container(value, path, (item, at) => this.inArguments(item, at));
     this.given.push([value, this.seen.get(value) as Slot]);
     return matcher;
   }
@@ -75,7 +85,7 @@ export class MatcherFactory {
     const matcher = this.tensor(value, path);
     const names = propertiesOfProgram(value);
     if (names.length === 0) return matcher;
-    const fields = new Fields(names, this.items(value, names, path, false), slotOf(value));
+    const fields = new Fields(names, this.items(value, names, path, false), newSlot());
     return new WithProperties(matcher, fields, propertiesOfProgram);
   }
 
@@ -143,7 +153,7 @@ export class MatcherFactory {
     const inherited = inheritedNames(value);
     if (inherited.length === 0) return instance;
     const items = this.items(value, inherited, path, true);
-    const above = new Fields(inherited, items, slotOf(value));
+    const above = new Fields(inherited, items, newSlot());
     return new WithProperties(instance, above, inheritedNames);
   }
 
@@ -205,14 +215,17 @@ export class MatcherFactory {
   }
 
   private slot(value: object): Slot {
-    const slot = slotOf(value);
+    const slot = newSlot(this.isArgument || value instanceof Tensor ? null : value);
     this.seen.set(value, slot);
     this.slots.push(slot);
     return slot;
   }
 }
 
-const slotOf = (value: object): Slot => ({ current: null, first: new WeakRef(value) });
+const newSlot = (first: object | null = null): Slot => ({
+  current: null,
+  first: first === null ? null : new WeakRef(first),
+});
 
 let fieldsOfTensors = 0;
 

@@ -16,8 +16,8 @@ export abstract class Matcher {
 /** An object of the value, with the object that stood in its place in the latest call. */
 export interface Slot {
   current: object | null;
-  /** The object of the capture. */
-  readonly first: WeakRef<object>;
+  /** The object of the capture; null for arguments, which a reference would keep in this turn. */
+  readonly first: WeakRef<object> | null;
 }
 
 /** The same object, or the same plain value. */
@@ -58,7 +58,7 @@ export class Again extends Matcher {
 
   matches(value: unknown): boolean {
     const { current, first } = this.slot;
-    return value === (current ?? first.deref());
+    return value === (current ?? first?.deref());
   }
 
   difference(path: string, value: unknown): Difference | null {

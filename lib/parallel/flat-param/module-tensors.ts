@@ -4,7 +4,6 @@ import {
   compiler,
   empty,
   foreachCopy_,
-  graphBreak,
   nn,
   noGrad,
   type Shape,
@@ -107,6 +106,11 @@ export class ModuleTensors implements ViewSource {
     return this.fullName((this.entries[i] as FlatEntry).name);
   }
 
+  /** Whether parameters are distributed tensors, of which the flat one has the local shards. */
+  get isTensorParallel(): boolean {
+    return this.entries.some(({ distributed }) => distributed !== null);
+  }
+
   viewsOf(flat: Tensor): Tensor[] {
     return this.entries.map((entry, i) => viewOf(entry, flat, this.rangeOf(i).start));
   }
@@ -123,8 +127,6 @@ export class ModuleTensors implements ViewSource {
   useViews(flat: Tensor): void {
     this.isShardedInModules = false;
     if (compiler.isCompiling()) {
-      if (this.entries.some(({ distributed }) => distributed !== null))
-        graphBreak('flat parameters with tensor parallelism were used');
       // Each run of the graph makes views of its own.
       this.put(viewsOfFlat(this, flat));
       return;

@@ -35,6 +35,8 @@ export class FSDPState implements GroupUser {
   prefetchesBefore = true;
   /** Whether the next backward pass is the last one of a step. */
   isLastBackward = true;
+  /** Whether graphs may have the hooks' ops. */
+  isInGraphs = true;
   /** Runs when a root begins a forward, before it gathers. */
   beforeStep: (() => void) | null = null;
   /** Runs when the parameters of a forward are whole. */
@@ -75,7 +77,7 @@ export class FSDPState implements GroupUser {
     const { disable } = compiler;
     const options = {
       reason: `a module that ${group.op} shards was called`,
-      when: () => compiler.config.skipFsdpHooks,
+      when: () => !this.isInGraphs || compiler.config.skipFsdpHooks,
     };
     const preForward = (_: unknown, args: readonly unknown[]): unknown => this.preForward(args);
     module.registerForwardPreHook(disable(preForward, options) as never, { prepend: true });

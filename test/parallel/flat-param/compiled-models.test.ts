@@ -63,7 +63,7 @@ describe('models with flat parameters that are compiled', () => {
       const [eager, other, refused] = [made(), made(), made()];
       assert.throws(
         () => compile(refused, { fullgraph: true })(ones([5, 4])),
-        /flat parameters with tensor parallelism/,
+        /a module that FullyShardedDataParallel shards was called/,
       );
       const compiled = compile(other, { backend: 'aot_eager' }) as unknown as nn.Module;
       assert.deepEqual(await steps(compiled, other), await steps(eager, eager));
