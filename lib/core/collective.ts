@@ -120,7 +120,7 @@ export function aboutShape(shape: Shape): string {
   return shapeText;
 }
 
-/** A group of ranks that this rank belongs to. @internal */
+/** A group of ranks that this rank belongs to, such as a `ProcessGroup`. */
 export interface CollectiveGroup {
   readonly name: string;
   /** How many ranks it has. */
@@ -129,9 +129,9 @@ export interface CollectiveGroup {
   readonly rank: number;
   /**
    * Submits the call to the group's engine and returns; the result is ordered with later work of
-   * the device. `name` is the function that the program called, `where` its call site.
+   * the device. `name` is the function that the program called, `where` its call site. @internal
    */
   run(name: string, call: CollectiveCall, where?: string): void;
-  /** The stream that runs its collectives on tensors of a device. */
+  /** The stream that runs its collectives on tensors of a device. @internal */
   streamFor?(device: Device): number;
 }

@@ -177,7 +177,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     return loss;
   }
 
-  /** Whether `step` reads {@link foundInf}: one that a subclass overrides may not. @internal */
+  /** Whether `step` reads {@link foundInf}: one that a subclass overrides may not. */
   get _stepSupportsAmpScaling(): boolean {
     return this.step === Optimizer.prototype.step && this.readsFoundInf;
   }
