@@ -80,3 +80,15 @@ export const UNCOMPILED: Compiled = {
   rebuild: () => undefined,
   unchecked: null,
 };
+
+const observers = new Set<(record: CaptureRecord) => void>();
+
+/** Passes each capture from now on to `observe`. */
+export function observeCaptures(observe: (record: CaptureRecord) => void): void {
+  observers.add(observe);
+}
+
+/** Reports a capture to those who observe. */
+export function reportCapture(record: CaptureRecord): void {
+  for (const observe of observers) observe(record);
+}

@@ -28,6 +28,7 @@ import {
   nameOf,
   recordOfSegment,
   refusalOf,
+  reportCapture,
   UNCOMPILED,
 } from './capture-record.js';
 import { whileCompiling } from './compiling.js';
@@ -78,13 +79,6 @@ const MAX_BREAKS = 3;
 
 /** Runs inside of runs of the graphs of a function, at most. */
 const MAX_NESTED_RUNS = 100;
-
-const observers = new Set<(record: CaptureRecord) => void>();
-
-/** Passes each capture from now on to `observe`. */
-export function observeCaptures(observe: (record: CaptureRecord) => void): void {
-  observers.add(observe);
-}
 
 /** The compiled form of a module that a function calls which runs uncompiled. */
 type FrameOf = (module: object, call: ModuleCall, settings: CompileSettings) => AnyFunction;
@@ -151,7 +145,7 @@ export class Captures {
       const made = inRegion('compile', nameOf(this.fn), () =>
         immediately(() => this.make(args, inputs)),
       );
-      if (made instanceof GuardCollector) return this.probe(args, made);
+      if (made instanceof GuardCollector) return this.probe(args, made, inputs);
       entry = made;
     }
     this.latest = entry;
@@ -169,10 +163,16 @@ export class Captures {
   }
 
   /** Runs a function that seems to assign to variables before the first capture, to see whether. */
-  private probe(args: readonly unknown[], { closures }: GuardCollector): unknown {
+  private probe(args: readonly unknown[], made: GuardCollector, inputs: Tensors): unknown {
     this.isProbed = true;
     const result = this.callUncompiled(args, true);
-    this.assigned = closures.reboundVariable();
+    this.assigned = made.closures.reboundVariable();
+    if (this.assigned !== null)
+      this.keep({
+        ...UNCOMPILED,
+        ...this.factsOf(made, inputs, new Set()),
+        refusal: refusalOf(assignsError(this.assigned)),
+      });
     return result;
   }
 
@@ -200,7 +200,7 @@ export class Captures {
   private addSegment(graph: Graph): void {
     const record = recordOfSegment(nameOf(this.fn), graph, this.settings.backend);
     this.segments.push(record);
-    for (const observe of observers) observe(record);
+    reportCapture(record);
   }
 
   private find(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
@@ -242,8 +242,7 @@ export class Captures {
     because: readonly Difference[],
     isFull: boolean,
   ): Entry | GuardCollector | null {
-    const rank = currentRuntime();
-    const dynamic = this.dynamicGraphs(rank);
+    const dynamic = this.dynamicGraphs(currentRuntime());
     const { collector, captured } = whenPrepared(args, () => this.capture(args));
     if (captured === null) return collector;
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
@@ -262,22 +261,35 @@ export class Captures {
         ? UNCOMPILED
         : this.compiled(captured, inputs, serving ?? this.generalised(args, inputs, sample));
     const known = new Set(others.flatMap(({ constants }) => [...constants]));
-    const entry: Entry = {
-      functionName: nameOf(this.fn),
-      backend: this.settings.backend,
+    return this.keep({
+      ...compiled,
+      ...this.factsOf(collector, inputs, known),
       because: serving === null ? because : [],
       specialised: dynamic.reason,
-      rank,
-      ...compiled,
       refusal,
-      guards: collector.guards(inputs, known),
       byArguments: refusal !== null && numberOfBreaks(others, args) + 1 === MAX_BREAKS,
+    });
+  }
+
+  /** What an entry has, if nothing else is known. */
+  private factsOf(collector: GuardCollector, inputs: Tensors, known: ReadonlySet<Tensor>) {
+    return {
+      functionName: nameOf(this.fn),
+      backend: this.settings.backend,
+      because: [] as readonly Difference[],
+      specialised: null,
+      rank: currentRuntime(),
+      guards: collector.guards(inputs, known),
+      byArguments: false,
       constants: collector.constantTensors,
       lastUse: this.calls,
     };
+  }
+
+  private keep(entry: Entry): Entry {
     this.dropLeastUsed(entry);
     this.entries.push(entry);
-    for (const observe of observers) observe(entry);
+    reportCapture(entry);
     return entry;
   }
 

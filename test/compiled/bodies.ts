@@ -7,7 +7,7 @@ import { appendFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { BackendName } from '../../lib/compile/backends.js';
-import { observeCaptures } from '../../lib/compile/captures.js';
+import { observeCaptures } from '../../lib/compile/capture-record.js';
 import { type ModuleCall, moduleCalls } from '../../lib/core/module-calls.js';
 import { compile } from '../../lib/index.js';
 import { type Failing, failing } from './failing.js';

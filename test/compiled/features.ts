@@ -2,7 +2,7 @@
  * What `compile` makes of functions that use a feature: one graph; or frames, that is graphs of the
  * modules that the function calls; and with fullgraph an error.
  */
-import { observeCaptures } from '../../lib/compile/captures.js';
+import { observeCaptures } from '../../lib/compile/capture-record.js';
 import { compile, nn, Tensor } from '../../lib/index.js';
 
 /** Uses the feature. The module is called after it. */

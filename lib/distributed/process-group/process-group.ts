@@ -88,7 +88,6 @@ export class ProcessGroup implements CollectiveGroup {
   constructor(plan: GroupPlan, { runtime, factory, pending, named = null }: GroupOptions) {
     this.plan = plan;
     this.name = plan.name;
-    // Groups of all ranks share one list.
     this.ranks = Object.isFrozen(plan.ranks) ? plan.ranks : Object.freeze([...plan.ranks]);
     this.rank = plan.rank;
     this.ownStream = plan.ownStream === true;
