@@ -57,7 +57,7 @@ function opened(): Session | null {
     made.connect();
     session = made;
   } catch {
-    // Bun and Deno have the class and not all that it does.
+    return null;
   }
   return session;
 }
@@ -121,14 +121,16 @@ function looking<T>(value: object, read: (call: Call, properties: Properties) =>
       post(to, 'Runtime.callFunctionOn', { objectId: remote.objectId, functionDeclaration });
       return box.found;
     };
-    return read(call, post(to, 'Runtime.getProperties', { objectId, ownProperties: true }));
+    const seen = read(call, post(to, 'Runtime.getProperties', { objectId, ownProperties: true }));
+    post(to, 'Runtime.releaseObjectGroup', GROUP);
+    return seen;
   } catch {
+    session = null; // Bun and Deno have the class and not all that it does
     return null;
   } finally {
     box.given = null;
     box.found = null;
     delete holder[BOX];
-    to.post('Runtime.releaseObjectGroup', GROUP);
   }
 }
 
