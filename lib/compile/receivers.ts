@@ -1,9 +1,7 @@
 /** The objects that compiled functions are called on, their `this`. */
+import { isObject } from '../core/plain-object.js';
 
 type AnyFunction = (...args: unknown[]) => unknown;
-
-const isObject = (value: unknown): value is object =>
-  (typeof value === 'object' && value !== null) || typeof value === 'function';
 
 const ARROW = /^(async\s*)?\(|^(async\s+)?[\w$]+\s*=>/;
 

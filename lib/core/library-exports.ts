@@ -1,5 +1,5 @@
 /** What the entries of the library export: a compiler looks into code of the program alone. */
-import { isPlain } from './plain-object.js';
+import { isObject, isPlain } from './plain-object.js';
 
 const declared: object[] = [];
 let exported: WeakSet<object> | null = null;
@@ -31,15 +31,13 @@ export function isExported(value: object): boolean {
 function addAll(namespace: object, into: WeakSet<object>): void {
   for (const value of Object.values(namespace)) {
     if (typeof value === 'function') into.add(value);
-    else if (isNamespace(value) && !into.has(value)) {
+    else if (isObject(value) && (isNamespace(value) || isPlain(value)) && !into.has(value)) {
       into.add(value);
       addAll(value, into);
     }
   }
 }
 
-/** Whether a value is what `import * as name` gives, or an object of functions like it. @internal */
-export const isNamespace = (value: unknown): value is object =>
-  typeof value === 'object' &&
-  value !== null &&
-  (Object.prototype.toString.call(value) === '[object Module]' || isPlain(value));
+/** Whether an object is what `import * as name` gives. @internal */
+export const isNamespace = (value: object): boolean =>
+  Object.prototype.toString.call(value) === '[object Module]';

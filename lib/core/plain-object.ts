@@ -7,6 +7,10 @@ export function isPlain(value: unknown): value is Record<string, unknown> {
   );
 }
 
+/** Whether a value has an identity: an object or a function. */
+export const isObject = (value: unknown): value is object =>
+  (typeof value === 'object' && value !== null) || typeof value === 'function';
+
 /** A copy of arrays and plain objects at any depth. All else in them stays as it is. */
 export function copyOfPlain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(copyOfPlain);

@@ -55,6 +55,13 @@ export function tensors(value: unknown): Tensor[] {
   return found;
 }
 
+/** Whether a value is one that {@link map} copies and looks into. @internal */
+export const isContainer = (value: object): boolean =>
+  Array.isArray(value) ||
+  value instanceof Map ||
+  value instanceof ValuesAndIndices ||
+  isPlain(value);
+
 function mapped(
   fn: (leaf: unknown) => unknown,
   replace: (value: object) => unknown,

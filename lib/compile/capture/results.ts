@@ -2,10 +2,8 @@
  * The result of a captured function: tensors and objects of the arguments in their places, all else
  * as the capture returned it.
  */
-import { isPlain } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
-import { mapLeaves, map as mapTensors } from '../../core/tree.js';
-import { ValuesAndIndices } from '../../core/values-and-indices.js';
+import { isContainer, mapLeaves, map as mapTensors } from '../../core/tree.js';
 import { PLACE } from './functions.js';
 
 /** Builds the result of a call. */
@@ -60,12 +58,6 @@ export function withPlaces(
     },
   );
 }
-
-const isContainer = (value: object): boolean =>
-  Array.isArray(value) ||
-  value instanceof Map ||
-  value instanceof ValuesAndIndices ||
-  isPlain(value);
 
 function objectsIn(args: readonly unknown[]): ReadonlyMap<object, Given> {
   const found = new Map<object, Given>();

@@ -3,17 +3,20 @@
  * the functions among them and of methods, and private fields.
  */
 import { isExported } from '../../core/library-exports.js';
+import { isObject } from '../../core/plain-object.js';
 import { privateFieldsOf } from './inspector.js';
 import { isBuiltIn, namesAssignedIn, privateNamesIn } from './names.js';
 import { Round } from './program.js';
 
 /** A variable or a private field, as it was when it was found. Objects may be collected. */
 export class Variable {
+  readonly name: string;
   /** `n`, or `model.#scale`. */
   readonly path: string;
   private readonly held: unknown;
 
-  constructor(path: string, value: unknown) {
+  constructor(name: string, path: string, value: unknown) {
+    this.name = name;
     this.path = path;
     this.held = isObject(value) ? new WeakRef(value) : value;
   }
@@ -24,12 +27,8 @@ export class Variable {
   }
 }
 
-const isObject = (value: unknown): value is object =>
-  (typeof value === 'object' && value !== null) || typeof value === 'function';
-
 /** What is looked at again: a function or an object with private fields. */
 interface Source {
-  readonly names: readonly string[];
   readonly variables: readonly Variable[];
   look(round: Round): ReadonlyMap<string, unknown> | null;
 }
@@ -112,11 +111,10 @@ export class ClosedOver {
   private add(look: Source['look'], pathOf: (name: string) => string): readonly string[] {
     const now = look(this.round);
     if (now === null || now.size === 0) return [];
-    const names = [...now.keys()];
-    const variables = [...now].map(([name, value]) => new Variable(pathOf(name), value));
-    this.sources.push({ names, variables, look });
+    const variables = [...now].map(([name, value]) => new Variable(name, pathOf(name), value));
+    this.sources.push({ variables, look });
     for (const [name, value] of now) this.found(pathOf(name), value);
-    return names;
+    return [...now.keys()];
   }
 
   /** Ends the collection. `isLeftOut`: variables that are not compared. */
@@ -124,22 +122,23 @@ export class ClosedOver {
     this.round = new Round();
     this.seen.clear();
     this.found = () => {};
-    this.sources = this.sources.flatMap(({ names, variables, look }) => {
-      const left = [...names.keys()].filter((i) => !isLeftOut((variables[i] as Variable).path));
-      const of = <T>(list: readonly T[]): T[] => left.map((i) => list[i] as T);
-      return left.length === 0 ? [] : [{ names: of(names), variables: of(variables), look }];
-    });
+    this.sources = this.sources
+      .map(({ variables, look }) => ({
+        variables: variables.filter(({ path }) => !isLeftOut(path)),
+        look,
+      }))
+      .filter(({ variables }) => variables.length > 0);
   }
 
   /** The first variable that has another value now, with that. */
   changed(): readonly [before: Variable, now: unknown] | null {
     const round = new Round();
-    for (const { names, variables, look } of this.sources) {
+    for (const { variables, look } of this.sources) {
       const now = look(round);
       if (now === null) continue;
-      for (const [i, name] of names.entries()) {
-        const variable = variables[i] as Variable;
-        if (!Object.is(now.get(name), variable.value)) return [variable, now.get(name)];
+      for (const variable of variables) {
+        const value = now.get(variable.name);
+        if (!Object.is(value, variable.value)) return [variable, value];
       }
     }
     return null;

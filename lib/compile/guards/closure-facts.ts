@@ -3,15 +3,15 @@
  * call as arguments are. A variable that holds another value can be seen by a look alone: at the
  * second, the fourth and the eighth call, and then once a second.
  */
-import { isExported } from '../../core/library-exports.js';
-import { isUnchanging } from '../../core/plain-object.js';
+import { isExported, isNamespace } from '../../core/library-exports.js';
+import { isObject, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import { ClosedOver, type Variable } from '../closures/closed-over.js';
 import { isBuiltIn, namesIn } from '../closures/names.js';
 import { hasBytes } from './container-matchers.js';
 import type { Difference } from './facts.js';
 import { firstOf, type Matcher, Same } from './matcher.js';
-import { isModule, stateOfBuiltIn } from './object-walk.js';
+import { isModule, isOptimizer, stateOfBuiltIn } from './object-walk.js';
 
 /** Items of an array, a map or a set, and bytes, up to which their contents are compared. */
 const MOST_ITEMS = 1000;
@@ -88,7 +88,8 @@ export class ClosureFacts {
     if (stateOfBuiltIn(value) !== null) return false;
     const constructor = constructorOf(value);
     if (constructor === Object || constructor === null)
-      return '__esModule' in value || isNamespaceObject(value);
+      return '__esModule' in value || isNamespace(value);
+    // The settings of an optimizer are compared where its step is taken.
     if (isOptimizer(value)) return true;
     return isOfLibrary(value) || isBuiltIn(constructor) || !this.closed.isOfProgram(constructor);
   }
@@ -153,19 +154,10 @@ export class ClosureFacts {
 const differenceOf = (changed: readonly [Variable, unknown] | null): Difference | null =>
   changed && new Same(changed[0].value).difference(changed[0].path, changed[1]);
 
-const isObject = (value: unknown): value is object =>
-  (typeof value === 'object' && value !== null) || typeof value === 'function';
-
 const constructorOf = (value: object): object | null => {
   const { constructor } = value as { constructor?: unknown };
   return typeof constructor === 'function' ? constructor : null;
 };
-
-const isNamespaceObject = (value: object): boolean =>
-  Object.prototype.toString.call(value) === '[object Module]';
-
-/** Its settings are compared where its step is taken. */
-const isOptimizer = (value: object): boolean => 'paramGroups' in value && 'state' in value;
 
 function isOfLibrary(value: object): boolean {
   for (let each = Object.getPrototypeOf(value) as object | null; each !== null; ) {

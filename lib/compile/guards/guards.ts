@@ -4,6 +4,7 @@
  */
 import { moduleChanges } from '../../core/module-changes.js';
 import { shown } from '../../core/options.js';
+import { isObject } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import type { ClosureClock, ClosureFacts } from './closure-facts.js';
 import type { Difference } from './facts.js';
@@ -209,9 +210,6 @@ const tensorOf = (owner: number | Tensor, inputs: readonly Tensor[]): Tensor =>
   typeof owner === 'number' ? (inputs[owner] as Tensor) : owner;
 
 const textOf = (value: unknown): string => (isObject(value) ? 'the same object' : String(value));
-
-const isObject = (value: unknown): value is object =>
-  (typeof value === 'object' && value !== null) || typeof value === 'function';
 
 /** An object that replaces another one of its kind is `another one`. */
 function changed(path: string, expected: unknown, given: unknown): Difference {

@@ -9,6 +9,7 @@ import { float32 } from '../../core/dtype.js';
 import { shown } from '../../core/options.js';
 import { isPlain, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
+import { isContainer } from '../../core/tree.js';
 import { ValuesAndIndices } from '../../core/values-and-indices.js';
 import {
   Bytes,
@@ -38,9 +39,6 @@ export interface References {
   /** Whether only the identity of an object counts. */
   isOpaque(value: object): boolean;
 }
-
-const isContainer = (value: object): boolean =>
-  Array.isArray(value) || value instanceof Map || isPlain(value) || isSelected(value);
 
 const isSelected = (value: unknown): boolean => value instanceof ValuesAndIndices;
 
@@ -237,7 +235,7 @@ function propertiesOfProgram(t: object): readonly string[] {
   return isOfLibrary ? [] : names.slice(fieldsOfTensors);
 }
 
-/** The properties that an object has of plain objects and others that are no prototypes of classes. */
+/** The enumerable properties that an object has of those above it: of no class, as a rule. */
 function inheritedNames(value: object): readonly string[] {
   const names: string[] = [];
   for (const name in value) if (!Object.hasOwn(value, name)) names.push(name);

@@ -22,6 +22,9 @@ export function isModule(value: object): value is ModuleLike {
   return typeof value === 'function' && 'trainingFlag' in value;
 }
 
+/** Whether a value is an optimizer, of the library or of the program. */
+export const isOptimizer = (value: object): boolean => 'paramGroups' in value && 'state' in value;
+
 /** The iterators of arrays, maps, sets and strings, which do not show where they are. */
 const tags: ReadonlySet<string> = new Set(
   ['Array', 'Map', 'Set', 'String', 'RegExp String'].map((kind) => `${kind} Iterator`),

@@ -6,7 +6,7 @@
 import { isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import { propertyPath } from './facts.js';
-import { isModule } from './object-walk.js';
+import { isModule, isOptimizer } from './object-walk.js';
 
 /** What one object held. */
 interface Contents {
@@ -31,7 +31,7 @@ export class StateBefore {
   addInner(value: object, path: string): void {
     if (this.contents.has(value) || this.inner.size >= MAX_INNER || isSkipped(value)) return;
     this.add(value);
-    if (isOptimizer(value)) return;
+    if (isOptimizer(value)) return; // its state may be made by the capture, and stays
     this.inner.set(value, path);
     for (const [name, item] of partsOf(value))
       if (typeof item === 'object' && item !== null) this.addInner(item, propertyPath(path, name));
@@ -52,9 +52,6 @@ export class StateBefore {
 /** Tensors and modules are compared and put back elsewhere. */
 const isSkipped = (value: object): boolean =>
   value instanceof Tensor || isModule(value) || isUnchanging(value) || ArrayBuffer.isView(value);
-
-/** Its state may be made by the capture, and stays. */
-const isOptimizer = (value: object): boolean => 'paramGroups' in value && 'state' in value;
 
 function partsOf(value: object): (readonly [name: string, part: unknown])[] {
   if (value instanceof Map) return [...value].map(([key, item]) => [String(key), item]);

@@ -33,6 +33,13 @@ const makers: Record<string, (params: Iterable<Tensor>) => optim.Optimizer> = {
 
 const factors = [1, Number.NaN, 1, 1, Number.POSITIVE_INFINITY, 1, 1, 1];
 
+/** A parameter with an optimizer and a scaler of its own. */
+function scaled() {
+  const w = tensor([1], { requiresGrad: true });
+  const optimizer = new optim.SGD([w], { lr: 0.1, capturable: true });
+  return { w, optimizer, scaler: new amp.GradScaler({ device: 'cpu', initScale: 8 }) };
+}
+
 describe('a captured step with a GradScaler', () => {
   for (const [name, make] of Object.entries(makers))
     for (const [how, run] of [
@@ -72,9 +79,7 @@ describe('a captured step with a GradScaler', () => {
       });
 
   it('goes on from a state that was loaded, and is captured again after another growth', () => {
-    const w = tensor([1], { requiresGrad: true });
-    const optimizer = new optim.SGD([w], { lr: 0.1, capturable: true });
-    const scaler = new amp.GradScaler({ device: 'cpu', initScale: 8 });
+    const { w, optimizer, scaler } = scaled();
     const captured = captureStep(() => {
       scaler.scale(w.sum()).backward();
       scaler.step(optimizer);
@@ -93,9 +98,7 @@ describe('a captured step with a GradScaler', () => {
   });
 
   it('has its update, too', () => {
-    const w = tensor([1], { requiresGrad: true });
-    const optimizer = new optim.SGD([w], { lr: 0.1, capturable: true });
-    const scaler = new amp.GradScaler({ device: 'cpu', initScale: 8 });
+    const { w, optimizer, scaler } = scaled();
     const captured = captureStep(() => {
       scaler.scale(w.sum()).backward();
       scaler.step(optimizer);
