@@ -2,7 +2,7 @@
 
 /**
  * Set by the first backward pass with `createGraph`, also one in a capture. From then on compiled
- * functions keep all of their inputs for backward, which second derivatives need.
+ * functions keep those of their inputs that get a gradient, too, which second derivatives need.
  *
  * @internal
  */

@@ -118,8 +118,7 @@ export class CompiledNode extends Node {
       const at = fns.savedPrimals.indexOf(i);
       if (at >= 0) return this.unpacked(at, true);
       const value = inputs.valueOf(i, edgeTo.get(i) ?? null, this);
-      if (value === undefined)
-        throw noSecondDerivative(fns, `its input ${i} was changed since, or not kept`);
+      if (value === undefined) throw noSecondDerivative(fns, `its input ${i} was ${GONE}`);
       return value;
     });
     return differentiableGradients(fns.replay, fns, primals, this.edges, grads);
@@ -277,6 +276,9 @@ class ResultNode extends Node {
 }
 
 const NOT_PURE = 'it does more than compute, or draws random numbers';
+const GONE =
+  'changed since, or not kept, as before the first backward pass with createGraph of a program: ' +
+  'if it is the latter, run forward again';
 const SEPARATE = 'a hook or a gradient of one of its results was asked for';
 
 function noSecondDerivative({ name, site }: LoweredFunctions, why: string): AutogradError {

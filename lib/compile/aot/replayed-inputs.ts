@@ -67,23 +67,27 @@ function onceMade(module: GraphModule): () => GraphModule {
 /** What a call remembers of the inputs that its forward does not save. @internal */
 export class ReplayedInputs {
   private readonly replay: Replay;
-  private readonly kept: readonly (SavedTensor | RunValue | undefined)[] | null;
+  private readonly kept: readonly (SavedTensor | RunValue | undefined)[];
   private readonly versions: readonly number[];
 
   constructor(replay: Replay, primals: readonly RunValue[]) {
     this.replay = replay;
     const { unsaved } = replay;
-    this.kept = higherOrder.isUsed ? unsaved.map((i) => this.keep(i, primals)) : null;
+    this.kept = unsaved.map((i) => this.keep(i, primals));
     this.versions = unsaved.map((i) => versionOf(primals[i] as RunValue));
   }
 
-  /** A value to keep; undefined for one that is found without. */
+  /**
+   * A value to keep; undefined for one that is found without, and for an activation in a program
+   * that has not differentiated gradients yet: few programs do, and activations are large.
+   */
   private keep(primal: number, primals: readonly RunValue[]): SavedTensor | RunValue | undefined {
     const { first, constants, targets } = this.replay;
     const value = primals[primal];
     if (!(value instanceof Tensor) || isPlainNumber(value)) return value;
     const isFound = primal >= first.length - constants.length;
-    if (isFound || (value.leafRequiresGrad && targets.has(primal))) return undefined;
+    if (isFound) return undefined;
+    if (targets.has(primal) && (value.leafRequiresGrad || !higherOrder.isUsed)) return undefined;
     return new SavedTensor(value, null);
   }
 
@@ -94,7 +98,7 @@ export class ReplayedInputs {
   valueOf(primal: number, edge: Edge | null, node: Node): RunValue | undefined {
     const { first, constants, unsaved } = this.replay;
     const at = unsaved.indexOf(primal);
-    const kept = this.kept?.[at];
+    const kept = this.kept[at];
     if (kept instanceof SavedTensor)
       return kept.unpack(node.name, `input ${primal}`, node, false, true);
     if (kept !== undefined) return kept;
@@ -104,7 +108,7 @@ export class ReplayedInputs {
   }
 
   release(): void {
-    for (const value of this.kept ?? []) if (value instanceof SavedTensor) value.release();
+    for (const value of this.kept) if (value instanceof SavedTensor) value.release();
   }
 }
 
