@@ -7,7 +7,7 @@ import { median } from './figures.js';
 /** One line of output. `burst` is the number of calls that were timed together. */
 export interface Row {
   name: string;
-  unit: 'us' | 'ms' | 'GFLOP/s' | 'MB';
+  unit: 'us' | 'ms' | 'GFLOP/s' | 'MB' | 'times';
   value: number;
   burst?: number;
 }

@@ -33,7 +33,7 @@ export function explaining<T>(fn: () => T): { result: T; records: readonly Captu
     const result = fn();
     return {
       result,
-      records: [...ran].flatMap(({ entries, segments }) => [...entries, ...segments]),
+      records: [...ran].flatMap(({ entries, segments }) => [...entries.all, ...segments]),
     };
   } finally {
     explained = before;

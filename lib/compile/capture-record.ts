@@ -69,6 +69,8 @@ export interface Compiled {
   readonly graph: Graph | null;
   readonly run: CompiledGraph | null;
   readonly rebuild: Capture['rebuild'];
+  /** The sizes of the symbols of a dynamic graph; empty for others. */
+  readonly sizes: readonly number[];
   /** What the first outputs are compared with; null after that. */
   unchecked: readonly ExpectedOutput[] | null;
 }
@@ -78,6 +80,7 @@ export const UNCOMPILED: Compiled = {
   graph: null,
   run: null,
   rebuild: () => undefined,
+  sizes: [],
   unchecked: null,
 };
 

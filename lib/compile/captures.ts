@@ -6,10 +6,11 @@ import { CompileError } from '../core/errors.js';
 import { hooks, inRegion } from '../core/hooks.js';
 import type { ModuleCall } from '../core/module-calls.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
+import { sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
 import type { CompiledGraph } from './backends.js';
-import { runGraph, runUncompiled } from './capture/boundaries.js';
+import { runGraph, runPlain, runUncompiled } from './capture/boundaries.js';
 import { type AnyFunction, type Capture, capture } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { UnpreparedError, whenPrepared } from './capture/prepare.js';
@@ -40,39 +41,27 @@ import {
   type DynamicGraph,
   DynamicGraphs,
   sampleOf,
+  sizesOf,
 } from './dynamic-graphs.js';
+import { Entries, type Entry } from './entries.js';
 import { freedInCapture, freedInGraph, freedTensor } from './freed-tensor.js';
 import { copyGraph } from './graph/copy.js';
 import type { Graph } from './graph/graph.js';
 import { GraphModule } from './graph/graph-module.js';
-import { ClosureClock } from './guards/closure-facts.js';
 import type { Difference } from './guards/facts.js';
 import { GuardCollector } from './guards/guard-collector.js';
-import type { Guards } from './guards/guards.js';
 import { immediately } from './lazy/lazily.js';
 import { LazyProgram } from './lazy/lazy-program.js';
 import type { CompileSettings } from './options.js';
 import { backendOfCompile, checkOutputs, madeBy, ownCallError } from './outputs.js';
 import { ReboundPlaces } from './rebound.js';
-import { reportLimit } from './recompile-limit.js';
+import { hasTooMany, reportLimit, UncompiledSizes } from './recompile-limit.js';
 import { Verifier } from './verify.js';
 
 type Tensors = readonly Tensor[];
 
-interface Entry extends CaptureRecord, Compiled {
-  readonly graph: Graph | null;
-  readonly guards: Guards;
-  /** Whether the modes and arguments alone decide. */
-  readonly byArguments: boolean;
-  readonly rank: RankRuntime;
-  /** Constants of the graph. */
-  readonly constants: ReadonlySet<Tensor>;
-  /** The number of the latest call that it served. */
-  lastUse: number;
-}
-
-/** Shapes that the dynamic graphs of a function keep captures of. */
-const MAX_SHAPES = 64;
+/** A call that only a size is new of runs uncompiled: see recompile-limit.ts. */
+const NEW_SIZE = Symbol('new size');
 
 /** Failed captures for the same arguments, after which the function runs uncompiled for them. */
 const MAX_BREAKS = 3;
@@ -85,29 +74,26 @@ type FrameOf = (module: object, call: ModuleCall, settings: CompileSettings) => 
 
 /** The captures of one function. */
 export class Captures {
-  readonly entries: Entry[] = [];
+  readonly entries = new Entries();
   /** The graphs of lazy segments. */
   readonly segments: CaptureRecord[] = [];
   private readonly fn: AnyFunction;
   /** The object that it is called on; null if it uses none. */
   private readonly receiver: object | null;
   private readonly settings: CompileSettings;
-  /** The one that served the latest call. */
-  private latest: Entry | null = null;
   private readonly dynamic = new Map<RankRuntime, DynamicGraphs>();
   /** What the function does where it cannot be captured. */
   private readonly program: LazyProgram;
-  private calls = 0;
   /** The runs of its graphs that have not ended: more than one if they call the function. */
   private running = 0;
   private isCapturing = false;
   private isWarned = false;
+  private readonly uncompiledSizes = new UncompiledSizes();
   /** What the function finds in attributes of its module; null if it has none. */
   private readonly rebound: ReboundPlaces | null;
   private readonly frameOf: FrameOf;
   /** The function of the program, whose variables guards compare; null for a module. */
   private readonly own: object | null;
-  private readonly clock = new ClosureClock();
   /** Compares graphs with uncompiled runs; null if the option does not ask for it. */
   private readonly verifier: Verifier | null;
   /** Whether the function has run to see whether it assigns to a variable; and that variable. */
@@ -140,17 +126,17 @@ export class Captures {
 
   call(args: readonly unknown[]): unknown {
     const inputs = this.rebound?.inputsOf(args) ?? tensorsIn(args);
-    let entry = this.find(args, inputs);
+    let entry = this.entries.find(args, inputs);
     if (entry === null) {
       const made = inRegion('compile', nameOf(this.fn), () =>
         immediately(() => this.make(args, inputs)),
       );
+      if (made === NEW_SIZE) return runPlain(() => this.fn(...args));
       if (made instanceof GuardCollector) return this.probe(args, made, inputs);
       entry = made;
     }
-    this.latest = entry;
+    this.entries.used(entry);
     if (entry === null || entry.run === null) return this.callUncompiled(args, entry !== null);
-    entry.lastUse = ++this.calls;
     const expected = this.verifier?.expect(this.fn, args, entry.guards.outerTensors()) ?? null;
     const outputs = this.run(entry, args, inputs);
     if (entry.unchecked !== null) {
@@ -203,22 +189,17 @@ export class Captures {
     reportCapture(record);
   }
 
-  private find(args: readonly unknown[], inputs: readonly Tensor[]): Entry | null {
-    const { latest, entries, clock } = this;
-    clock.tick();
-    if (latest !== null && serves(latest, args, inputs, clock)) return latest;
-    for (const entry of entries)
-      if (entry !== latest && serves(entry, args, inputs, clock)) return entry;
-    return null;
-  }
-
   /** A new capture; null beyond the limit; a collector if the function must run once before. */
-  private make(args: readonly unknown[], inputs: readonly Tensor[]): Entry | GuardCollector | null {
+  private make(
+    args: readonly unknown[],
+    inputs: readonly Tensor[],
+  ): Entry | GuardCollector | typeof NEW_SIZE | null {
     const { signal, fullgraph } = this.settings;
     if (signal?.aborted) throw cancelled(signal);
     const rank = currentRuntime();
-    const others = this.entries.filter((entry) => entry.rank === rank);
+    const others = this.entries.of(rank);
     const dynamic = this.dynamicGraphs(rank);
+    if (!fullgraph && this.hasTooManySizes(dynamic, args, inputs)) return NEW_SIZE;
     const isFull = latestOfGraphs(others).length >= config.recompileLimit;
     const mayServe = dynamic.mayServe(inputs);
     if (isFull && this.isWarned && !fullgraph && !mayServe) return null;
@@ -233,6 +214,25 @@ export class Captures {
     } finally {
       this.isCapturing = false;
     }
+  }
+
+  /** Whether only a size is new, to a dynamic graph that gets no more of them. */
+  private hasTooManySizes(
+    dynamic: DynamicGraphs,
+    args: readonly unknown[],
+    inputs: Tensors,
+  ): boolean {
+    return dynamic.withSizesOf(inputs).some((graph) => {
+      if (graph.wasAsked || graph.compiled === null) return false;
+      const captures = this.entries.ofGraph(graph.compiled.run);
+      const now = sizesOf(graph, inputs) as number[];
+      const isNew =
+        hasTooMany(captures) &&
+        !captures.some(({ sizes }) => sameShape(sizes, now)) &&
+        captures.some(({ guards }) => guards.matchApartFromSizes(args, inputs));
+      if (isNew) this.uncompiledSizes.add(nameOf(this.fn), now);
+      return isNew;
+    });
   }
 
   private newEntry(
@@ -282,13 +282,13 @@ export class Captures {
       guards: collector.guards(inputs, known),
       byArguments: false,
       constants: collector.constantTensors,
-      lastUse: this.calls,
+      lastUse: 0,
+      uses: 0,
     };
   }
 
   private keep(entry: Entry): Entry {
-    this.dropLeastUsed(entry);
-    this.entries.push(entry);
+    this.entries.keep(entry);
     reportCapture(entry);
     return entry;
   }
@@ -337,20 +337,13 @@ export class Captures {
       const { backend } = this.settings;
       return madeBy(backendOfCompile(backend), of.title, backend(new GraphModule(of), inputs));
     };
-    if (dynamic === null) return { graph, run: compile(graph), rebuild, unchecked: outputs };
+    const result = { rebuild, unchecked: outputs };
+    if (dynamic === null) return { graph, run: compile(graph), sizes: [], ...result };
     if (dynamic.compiled === null) {
       const copy = copyGraph(dynamic.sample.graph).graph;
       dynamic.compiled = { graph: copy, run: compile(copy) };
     }
-    return { ...dynamic.compiled, rebuild, unchecked: outputs };
-  }
-
-  /** Keeps the number of shapes of a dynamic graph bounded. */
-  private dropLeastUsed({ run }: Entry): void {
-    const same = this.entries.filter((entry) => run !== null && entry.run === run);
-    if (same.length < MAX_SHAPES) return;
-    const least = same.reduce((a, b) => (b.lastUse < a.lastUse ? b : a));
-    this.entries.splice(this.entries.indexOf(least), 1);
+    return { ...dynamic.compiled, sizes: sizesOf(dynamic, inputs) as number[], ...result };
   }
 
   /** A capture, or the reason why the function runs uncompiled; null if it must run once before. */
@@ -381,18 +374,11 @@ export class Captures {
   private refuse(latest: Difference | undefined): null {
     const { settings, fn, entries } = this;
     this.isWarned = true;
-    const changes = entries.flatMap(({ because }) => because.at(-1) ?? []);
+    const changes = entries.all.flatMap(({ because }) => because.at(-1) ?? []);
     reportLimit(nameOf(fn), latest ? [...changes, latest] : changes, settings.fullgraph);
     return null;
   }
 }
-
-const serves = (
-  { byArguments, guards }: Entry,
-  args: readonly unknown[],
-  inputs: Tensors,
-  clock: ClosureClock,
-): boolean => (byArguments ? guards.matchArguments(args) : guards.match(args, inputs, clock));
 
 const numberOfBreaks = (entries: readonly Entry[], args: readonly unknown[]): number =>
   entries.filter(({ run, guards }) => run === null && guards.matchArguments(args)).length;

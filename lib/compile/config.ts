@@ -6,7 +6,8 @@ export interface CompileConfig {
   /**
    * Captures that a compiled function keeps, 8 by default. A call that none of them serves runs
    * uncompiled from then on, with one warning that says what changed between the captures; with
-   * `fullgraph` it throws a CompileError.
+   * `fullgraph` it throws a CompileError. A graph that serves several sizes counts once; it is
+   * captured at two of them, and at one more for each 32 calls that its captures serve.
    */
   recompileLimit: number;
   /**

@@ -22,6 +22,8 @@ export interface DynamicGraph {
   readonly sample: Sample;
   /** The captures that it was made of. */
   readonly of: readonly Sample[];
+  /** Whether the program asked for it, by a mark or an option. */
+  readonly wasAsked: boolean;
   /** What the backend made of it, and the graph that the backend got. */
   compiled: { readonly graph: Graph; readonly run: CompiledGraph } | null;
 }
@@ -53,10 +55,12 @@ export class DynamicGraphs {
 
   /** Whether a capture of a call may confirm a graph. */
   mayServe(inputs: readonly Tensor[]): boolean {
-    if (this.misses >= MAX_MISSES) return false;
-    return this.graphs.some(
-      ({ sample }) => sizesIn(sample.graph.symbols, (i) => inputs[i]?.sizes) !== null,
-    );
+    return this.misses < MAX_MISSES && this.withSizesOf(inputs).length > 0;
+  }
+
+  /** The graphs that can have the sizes of these inputs. */
+  withSizesOf(inputs: readonly Tensor[]): DynamicGraph[] {
+    return this.graphs.filter((graph) => sizesOf(graph, inputs) !== null);
   }
 
   /** Counts a capture that confirmed no graph. */
@@ -118,25 +122,30 @@ export class DynamicGraphs {
         });
     for (let classes = accepted; classes.length > 0; classes = classes.slice(0, -1)) {
       const other = sampleAt(classes);
-      const made = other === null ? null : this.add([captured, other]);
+      const made = other === null ? null : this.add([captured, other], true);
       if (made !== null) return made;
     }
     return null;
   }
 
-  private add(samples: readonly Sample[]): DynamicGraph | null {
+  private add(samples: readonly Sample[], wasAsked = false): DynamicGraph | null {
     const { graph, reason } = generalise(samples);
     this.reason ??= reason;
     if (graph === null) return null;
     const outer = new Set(samples.flatMap((sample) => [...sample.outer]));
     const { facts } = samples[0] as Sample;
-    const made: DynamicGraph = { sample: { graph, outer, facts }, of: samples, compiled: null };
+    const sample = { graph, outer, facts };
+    const made: DynamicGraph = { sample, of: samples, wasAsked, compiled: null };
     this.graphs.push(made);
     this.samples = this.samples.filter((sample) => !samples.includes(sample));
     this.reason = null;
     return made;
   }
 }
+
+/** The sizes of the symbols of a graph in these inputs; null if the graph does not serve them. */
+export const sizesOf = ({ sample }: DynamicGraph, inputs: readonly Tensor[]): number[] | null =>
+  sizesIn(sample.graph.symbols, (i) => inputs[i]?.sizes);
 
 /** A copy of a captured graph, which the backend does not change. */
 export function sampleOf(

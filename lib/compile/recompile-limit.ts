@@ -1,4 +1,7 @@
-/** What is said of a function that has as many captures as it may have. */
+/**
+ * When a function has as many captures as it may have, and what is said of it: of graphs, and of
+ * sizes that a dynamic graph serves.
+ */
 import { CompileError } from '../core/errors.js';
 import { config } from './config.js';
 import { type Difference, formatDifference } from './guards/facts.js';
@@ -28,4 +31,40 @@ export function reportLimit(
     `${start}; calls that no graph serves run uncompiled from now on. ${end}`,
     'CompileWarning',
   );
+}
+
+/**
+ * Captures of one dynamic graph that cost what they cost. A capture takes as long as 20 to 60
+ * uncompiled calls, so a size that never comes again is not worth one: bench/notes/host-overhead.md.
+ */
+const FIRST_SIZES = 2;
+/** Calls that the captures must have served for each further one. */
+const CALLS_FOR_A_SIZE = 32;
+
+/** Whether a graph gets no capture of another size. */
+export function hasTooMany(captures: readonly { readonly uses: number }[]): boolean {
+  const served = captures.reduce((sum, { uses }) => sum + uses - 1, 0);
+  return captures.length >= FIRST_SIZES + Math.floor(served / CALLS_FOR_A_SIZE);
+}
+
+/** The sizes that a function runs uncompiled for. */
+export class UncompiledSizes {
+  private readonly seen = new Set<string>();
+  private isWarned = false;
+
+  /** Remembers a size, and warns once if there are more of them than a function has graphs. */
+  add(name: string, sizes: readonly number[]): void {
+    if (this.isWarned) return;
+    this.seen.add(sizes.join());
+    if (this.seen.size <= config.recompileLimit) return;
+    this.isWarned = true;
+    this.seen.clear();
+    process.emitWarning(
+      `compile: ${name} is called with new sizes again and again. Each would take a capture, so ` +
+        'calls with new sizes run uncompiled from now on, and those with captured ones as graphs; ' +
+        `one more is captured for each ${CALLS_FOR_A_SIZE} calls that graphs serve. Pad arguments ` +
+        'to a few sizes. dynamic: true, compiler.markDynamic and fullgraph capture each size.',
+      'CompileWarning',
+    );
+  }
 }

@@ -45,11 +45,15 @@ export function runUncompiled(
 
 /** Runs a graph. Modules that functions of the program call in it are no frames. */
 export function runGraph(graph: CompiledGraph, inputs: readonly Tensor[]): readonly Tensor[] {
+  return moduleCalls.run === null ? graph(...inputs) : runPlain(() => graph(...inputs));
+}
+
+/** Runs a function op by op: modules that it calls are no frames, and no segment has its ops. */
+export function runPlain<T>(fn: () => T): T {
   const { run } = moduleCalls;
-  if (run === null) return graph(...inputs);
   moduleCalls.run = null;
   try {
-    return immediately(() => graph(...inputs));
+    return immediately(fn);
   } finally {
     moduleCalls.run = run;
   }

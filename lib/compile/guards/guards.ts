@@ -15,7 +15,7 @@ import type { ModuleFacts } from './module-facts.js';
 import type { OptimizerFacts } from './optimizer-facts.js';
 import type { ReboundFacts } from './rebound-facts.js';
 import type { StateFacts } from './state-facts.js';
-import { type OuterTensor, TensorFacts } from './tensor-facts.js';
+import { ignoringSizes, type OuterTensor, TensorFacts } from './tensor-facts.js';
 
 /** A fact of one tensor that is an input, by its position, or from outside. */
 export interface OwnedFact {
@@ -79,6 +79,16 @@ export class Guards {
     return matches;
   }
 
+  /**
+   * Whether the capture would serve a call if the numbers and the sizes of tensors among its
+   * arguments were others.
+   */
+  matchApartFromSizes(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
+    const matches = ignoringSizes(() => this.matchGiven(args)) && this.matchBeside(inputs);
+    forget(this.parts.slots);
+    return matches;
+  }
+
   private matchGiven(args: readonly unknown[]): boolean {
     const { modes, args: expected, states } = this.parts;
     if (!modes.matches() || !expected.matches(args)) return false;
@@ -87,8 +97,11 @@ export class Guards {
   }
 
   private matchCall(args: readonly unknown[], inputs: readonly Tensor[]): boolean {
+    return this.matchGiven(args) && this.matchBeside(inputs);
+  }
+
+  private matchBeside(inputs: readonly Tensor[]): boolean {
     const { rebound, receiver, modules, optimizers, tensors, constants } = this.parts;
-    if (!this.matchGiven(args)) return false;
     if (rebound !== null && !rebound.matches(inputs)) return false;
     if (receiver !== null && !receiver.matcher.matches(receiver.value)) return false;
     const { count } = moduleChanges;

@@ -2,7 +2,7 @@
 import { shown } from '../../core/options.js';
 import { Tensor } from '../../core/tensor.js';
 import type { Difference } from './facts.js';
-import type { TensorFacts } from './tensor-facts.js';
+import { areAnyNumbers, type TensorFacts } from './tensor-facts.js';
 
 /** Compares a value with the one that it was made from. */
 export abstract class Matcher {
@@ -30,7 +30,7 @@ export class Same extends Matcher {
   }
 
   matches(value: unknown): boolean {
-    return Object.is(value, this.expected);
+    return Object.is(value, this.expected) || areAnyNumbers(value, this.expected);
   }
 
   difference(path: string, value: unknown): Difference | null {
