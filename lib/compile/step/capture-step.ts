@@ -1,49 +1,33 @@
 /**
  * Captures a whole train step: forward, backward and the step of an optimizer as one graph of ops
- * on local tensors and collectives. The function runs once on borrowed tensors, and so does the
- * engine.
+ * on local tensors and collectives.
  *
  * @see PyTorch `torch.distributed._spmd.api.compile`, `make_fx`
  */
-import { endingPasses } from '../../autograd/backward-callbacks.js';
-import { noGrad } from '../../autograd/grad-mode.js';
 import { CompileError } from '../../core/errors.js';
 import { inRegion } from '../../core/hooks.js';
 import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
-import { scope } from '../../core/scope.js';
-import { heldOf, type Sharding } from '../../core/sharding.js';
 import { Tensor } from '../../core/tensor.js';
 import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
-import { capturing, checkResult } from '../capture/capture.js';
 import { PLACE } from '../capture/functions.js';
-import { recording } from '../capture/levels.js';
 import { whenPrepared } from '../capture/prepare.js';
 import { Recorder } from '../capture/recorder.js';
 import { suspends } from '../capture/refusals.js';
 import { whileCompiling } from '../compiling.js';
 import type { RunValue } from '../graph/effects.js';
-import { eliminateDeadCode } from '../graph/eliminate.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
-import type { Value } from '../graph/node.js';
 import { ClosureClock } from '../guards/closure-facts.js';
 import { type Difference, formatDifference } from '../guards/facts.js';
 import { GuardCollector } from '../guards/guard-collector.js';
 import type { Guards } from '../guards/guards.js';
 import { buildPlan } from '../schedule/plan.js';
-import { borrowDistributed, type Distribute } from './distribute.js';
-import { keepLastGradients, ownGradients, type StepGradient } from './gradients.js';
-import { liftConstants, type StepInput } from './lifts.js';
-import { StepNames } from './names.js';
+import type { Distribute } from './distribute.js';
+import type { StepGradient } from './gradients.js';
+import type { StepInput } from './lifts.js';
+import { recordStep, runStep, type Source, type StepRunner, tensorOf } from './record-step.js';
 
-/** Runs a graph of a step: one value for each of its inputs, one for each of its results. */
-export type StepRunner = (...values: readonly RunValue[]) => readonly RunValue[];
-
-/** Where a tensor of the step's result comes from. */
-type Source =
-  | { readonly argument: number }
-  | { readonly tensor: Tensor }
-  | { readonly result: number; readonly sharding: Sharding | null };
+export type { StepRunner } from './record-step.js';
 
 /**
  * A captured train step. Its graph has ops on local tensors, collectives with their waits, and
@@ -123,10 +107,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
           `${this.difference(...args)}. Capture the step again.`,
       );
     const tensors = tensorsIn(args);
-    const values = this.valuesOf(tensors);
-    const run = (): readonly RunValue[] => noGrad(() => scope(() => runner(...values)));
-    const made = inRegion('compiled', 'captured step', () => endingPasses(run));
-    ownGradients(this.gradients, [...values, ...made]);
+    const made = inRegion('compiled', 'captured step', () => runStep(this, runner, tensors));
     return this.resultOf(made, tensors);
   }
 
@@ -141,23 +122,12 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
     return (...values) => plan.run(values);
   }
 
-  /** The values of the graph's inputs for tensors of the arguments. */
-  private valuesOf(tensors: readonly Tensor[]): RunValue[] {
-    return this.inputs.map(({ argument, tensor, isWhole }) => {
-      const t = (argument >= 0 ? tensors[argument] : tensor) as Tensor;
-      return isWhole ? t : heldOf(t);
-    });
-  }
-
   private resultOf(values: readonly RunValue[], tensors: readonly Tensor[]): R {
     let next = 0;
-    return mapTensors(() => {
-      const source = this.sources[next++] as Source;
-      if ('argument' in source) return tensors[source.argument];
-      if ('tensor' in source) return source.tensor;
-      const local = values[source.result] as Tensor;
-      return source.sharding === null ? local : source.sharding.withLocal(local);
-    }, this.template) as R;
+    return mapTensors(
+      () => tensorOf(this.sources[next++] as Source, values, tensors),
+      this.template,
+    ) as R;
   }
 }
 
@@ -241,87 +211,22 @@ function capturedStep<A extends readonly unknown[], R>(
   const collector = new GuardCollector(args, null, [], fn);
   const recorder = new Recorder(collector, 'lowered');
   recorder.stepCaller = caller;
-  const inputs = tensorsIn(args);
+  const tensors = tensorsIn(args);
   try {
     const recorded = whileCompiling(`${caller} of ${fn.name || '(anonymous)'}`, () =>
-      capturing(recorder, () =>
-        recording(recorder, () => {
-          borrowAll(recorder, inputs, distribute);
-          const given = mapTensors((t) => t, args) as unknown as A;
-          return finished(fn(...given), recorder, inputs);
-        }),
+      recordStep(recorder, tensors, distribute, () =>
+        fn(...(mapTensors((t) => t, args) as unknown as A)),
       ),
     );
-    expectHooks(collector, inputs, recorded.gradients);
     return new CapturedStep<A, R>({
       ...recorded,
       caller,
       graph: recorder.graph,
-      inputs: liftConstants(recorder, new StepNames(collector)),
-      guards: collector.guards(inputs),
+      template: mapTensors(() => PLACE, recorded.result),
+      guards: collector.guards(tensors),
     });
   } catch (error) {
     collector.restore();
     throw error;
   }
-}
-
-/** Borrows the arguments, and the tensors that are distributed for the capture. */
-function borrowAll(
-  recorder: Recorder,
-  inputs: readonly Tensor[],
-  distribute: ReadonlyMap<Tensor, Distribute>,
-): void {
-  inputs.forEach((t, i) => {
-    const make = distribute.get(t);
-    if (make === undefined) {
-      recorder.borrowed.borrow(t);
-      recorder.placeholder(heldOf(t), i);
-    } else borrowDistributed(recorder, t, make, (local) => recorder.placeholder(local, i));
-  });
-  for (const [t, make] of distribute) {
-    if (recorder.distributed.has(t)) continue;
-    recorder.guards.addConstant(t);
-    borrowDistributed(recorder, t, make, (local) => recorder.constant(local));
-  }
-}
-
-/** Hooks of leaves ran at the capture, so their leaves must keep them. */
-function expectHooks(
-  guards: GuardCollector,
-  inputs: readonly Tensor[],
-  gradients: readonly StepGradient[],
-): void {
-  inputs.forEach((t, i) => {
-    if (t.leafRequiresGrad) guards.expectHooks(i);
-  });
-  for (const t of new Set([...guards.constantTensors, ...gradients.map(({ owner }) => owner)]))
-    if (t.leafRequiresGrad && !inputs.includes(t)) guards.expectHooks(t);
-}
-
-/** What must be read of a capture before the tensors get their memory back. */
-interface Recorded {
-  readonly gradients: readonly StepGradient[];
-  readonly template: unknown;
-  readonly sources: readonly Source[];
-}
-
-function finished(result: unknown, recorder: Recorder, inputs: readonly Tensor[]): Recorded {
-  const { graph, guards } = recorder;
-  const changed = guards.changed();
-  if (changed !== undefined) recorder.unsupported(`${changed} was changed`);
-  checkResult(result, recorder);
-  const outputs: Value[] = [];
-  const sources = tensorsIn(result).map((t): Source => {
-    const argument = inputs.indexOf(t);
-    if (argument >= 0) return { argument };
-    if (recorder.isBorrowed(t)) return { tensor: t };
-    outputs.push(recorder.resultOf(heldOf(t)));
-    return { result: outputs.length - 1, sharding: t.sharding };
-  });
-  graph.title = 'the graph of a train step';
-  graph.outputs = outputs;
-  const gradients = keepLastGradients(recorder);
-  eliminateDeadCode(graph);
-  return { gradients, template: mapTensors(() => PLACE, result), sources };
 }
