@@ -71,6 +71,8 @@ export interface Compiled {
   readonly rebuild: Capture['rebuild'];
   /** The sizes of the symbols of a dynamic graph; empty for others. */
   readonly sizes: readonly number[];
+  /** Whether backward passes are part of the graph. */
+  readonly isWholeStep: boolean;
   /** What the first outputs are compared with; null after that. */
   unchecked: readonly ExpectedOutput[] | null;
 }
@@ -81,6 +83,7 @@ export const UNCOMPILED: Compiled = {
   run: null,
   rebuild: () => undefined,
   sizes: [],
+  isWholeStep: false,
   unchecked: null,
 };
 

@@ -9,19 +9,13 @@ import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import { sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
+import { attempt } from './attempt.js';
 import type { CompiledGraph } from './backends.js';
 import { runGraph, runPlain, runUncompiled } from './capture/boundaries.js';
-import { type AnyFunction, type Capture, capture } from './capture/capture.js';
+import type { AnyFunction, Capture } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
-import { UnpreparedError, whenPrepared } from './capture/prepare.js';
-import {
-  assignedError,
-  assignsError,
-  cancelled,
-  isAsynchronous,
-  suspendedError,
-  suspends,
-} from './capture/refusals.js';
+import { whenPrepared } from './capture/prepare.js';
+import { assignsError, cancelled, isAsynchronous } from './capture/refusals.js';
 import {
   type CaptureRecord,
   type Compiled,
@@ -44,7 +38,7 @@ import {
   sizesOf,
 } from './dynamic-graphs.js';
 import { Entries, type Entry } from './entries.js';
-import { freedInCapture, freedInGraph, freedTensor } from './freed-tensor.js';
+import { freedInGraph, freedTensor } from './freed-tensor.js';
 import { copyGraph } from './graph/copy.js';
 import type { Graph } from './graph/graph.js';
 import { GraphModule } from './graph/graph-module.js';
@@ -56,6 +50,7 @@ import type { CompileSettings } from './options.js';
 import { backendOfCompile, checkOutputs, madeBy, ownCallError } from './outputs.js';
 import { ReboundPlaces } from './rebound.js';
 import { hasTooMany, reportLimit, UncompiledSizes } from './recompile-limit.js';
+import { WholeStep } from './step/whole-step.js';
 import { Verifier } from './verify.js';
 
 type Tensors = readonly Tensor[];
@@ -243,11 +238,15 @@ export class Captures {
     isFull: boolean,
   ): Entry | GuardCollector | null {
     const dynamic = this.dynamicGraphs(currentRuntime());
-    const { collector, captured } = whenPrepared(args, () => this.capture(args));
+    const { fn, settings, assigned, isProbed } = this;
+    const collect = (): GuardCollector => this.collector(args);
+    const { collector, captured } = whenPrepared(args, () =>
+      attempt({ fn, settings, args, collect, others, assigned, isProbed }),
+    );
     if (captured === null) return collector;
     const refusal = captured instanceof CompileError ? refusalOf(captured) : null;
     const sample =
-      captured instanceof CompileError
+      captured instanceof CompileError || captured instanceof WholeStep
         ? null
         : sampleOf(captured.graph, collector.constantTensors, inputs);
     const serving = sample === null ? null : dynamic.serving(sample);
@@ -257,9 +256,11 @@ export class Captures {
     }
     dynamic.reason = null;
     const compiled =
-      captured instanceof CompileError || sample === null
-        ? UNCOMPILED
-        : this.compiled(captured, inputs, serving ?? this.generalised(args, inputs, sample));
+      captured instanceof WholeStep
+        ? this.compiledStep(captured, inputs)
+        : captured instanceof CompileError || sample === null
+          ? UNCOMPILED
+          : this.compiled(captured, inputs, serving ?? this.generalised(args, inputs, sample));
     const known = new Set(others.flatMap(({ constants }) => [...constants]));
     return this.keep({
       ...compiled,
@@ -337,7 +338,7 @@ export class Captures {
       const { backend } = this.settings;
       return madeBy(backendOfCompile(backend), of.title, backend(new GraphModule(of), inputs));
     };
-    const result = { rebuild, unchecked: outputs };
+    const result = { rebuild, isWholeStep: false, unchecked: outputs };
     if (dynamic === null) return { graph, run: compile(graph), sizes: [], ...result };
     if (dynamic.compiled === null) {
       const copy = copyGraph(dynamic.sample.graph).graph;
@@ -346,28 +347,11 @@ export class Captures {
     return { ...dynamic.compiled, sizes: sizesOf(dynamic, inputs) as number[], ...result };
   }
 
-  /** A capture, or the reason why the function runs uncompiled; null if it must run once before. */
-  private capture(args: readonly unknown[]): {
-    collector: GuardCollector;
-    captured: Capture | CompileError | null;
-  } {
-    const { fullgraph, signal } = this.settings;
-    const collector = this.collector(args);
-    try {
-      if (suspends(this.fn)) throw suspendedError(nameOf(this.fn));
-      if (this.assigned !== null) throw assignsError(this.assigned);
-      if (collector.closures.mayAssign && !this.isProbed && !fullgraph)
-        return { collector, captured: null };
-      return { collector, captured: capture(this.fn, args, collector, signal) };
-    } catch (error) {
-      collector.restore();
-      if (error instanceof UnpreparedError) throw error;
-      if (fullgraph || !(error instanceof CompileError) || signal?.aborted)
-        throw freedTensor(error, nameOf(this.fn), args, () => freedInCapture(error, collector));
-      const rebound = this.assigned ?? collector.closures.reboundVariable();
-      if (rebound !== this.assigned) throw assignedError(rebound as string);
-      return { collector, captured: error };
-    }
+  private compiledStep(step: WholeStep, inputs: Tensors): Compiled {
+    const { graph, rebuild } = step;
+    graph.title = this.title;
+    const run = step.compiled(this.settings.backend, this.title, inputs);
+    return { ...UNCOMPILED, graph, run, rebuild, isWholeStep: true };
   }
 
   /** @throws CompileError with `fullgraph` */

@@ -103,7 +103,7 @@ export type CompilableModule = ((...args: never[]) => unknown) & { readonly forw
  * argument that was freed, and CompileError if `signal` is aborted or the backend returns no
  * function, or its function other outputs than the graph has. With `fullgraph`, a call throws
  * CompileError if the function has an effect that a graph cannot repeat: reads a value, registers
- * a hook, seeds a generator, runs backward
+ * a hook, seeds a generator, runs backward and returns what backward can still run through
  * @example
  * const fn = compile((x: Tensor) => x.sin().square().sum());
  * fn(zeros([4])); // 0

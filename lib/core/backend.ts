@@ -100,6 +100,8 @@ export interface CaptureHooks {
   dependsOn(path: string, read: () => unknown): void;
   /** Called for what is made once. Throws: the capture begins anew when `prepare` has run. */
   beginsAnewAfter(prepare: () => void): never;
+  /** Called before what only a whole step contains, which `what` names. Throws in other captures. */
+  needsWholeStep(what: string): void;
   /** Called before a backward pass. Throws unless the capture runs it as part of the graph. */
   startsBackward(name: string): void;
   /** Called to run a backward pass. A capture of a whole step has its begin and end as effects. */

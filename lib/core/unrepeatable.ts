@@ -6,12 +6,15 @@ import { layers } from './hooks.js';
 
 /** Ends a capture in progress: `Adam.loadStateDict() was called`. @internal */
 export function reportCall(owner: object, method: string): void {
-  layers.backend.capture?.unsupported(`${method}() of ${owner.constructor.name} was called`);
+  layers.backend.capture?.unsupported(callOf(owner, method));
 }
+
+const callOf = (owner: object, method: string): string =>
+  `${method}() of ${owner.constructor.name} was called`;
 
 /** As {@link reportCall}, but for captures of whole steps, which have the state as tensors. @internal */
 export function reportCallOutsideSteps(owner: object, method: string): void {
-  if (layers.backend.capture?.isWholeStep !== true) reportCall(owner, method);
+  layers.backend.capture?.needsWholeStep(callOf(owner, method));
 }
 
 /** As {@link reportUse}, but for captures of whole steps, which run what uses it. @internal */

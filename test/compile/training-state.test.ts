@@ -210,12 +210,7 @@ describe('a GradScaler in a compiled function', () => {
       scaler.update(k);
       assert.deepEqual([scale(ones([1])).item(), factor(ones([1])).item()], [k + 1, k]);
     }
-    for (const call of [
-      () => scaler.scale(ones([1])),
-      () => scaler.getScale(),
-      () => scaler.update(2),
-      () => scaler.stateDict(),
-    ])
+    for (const call of [(): unknown => scaler.getScale(), (): unknown => scaler.stateDict()])
       assert.throws(() => compile(call, { fullgraph: true })(), CompileError);
   });
 

@@ -70,6 +70,11 @@ export class Borrowed {
     return this.held.has(t);
   }
 
+  /** All that the capture has borrowed. */
+  get all(): Iterable<Tensor> {
+    return this.held.keys();
+  }
+
   /** Whether `dispose` was called on a borrowed tensor. */
   get hasDisposed(): boolean {
     return [...this.held].some(([t, { values }]) => t.disposed && !values.disposed);

@@ -144,9 +144,8 @@ function traced(
   const reads = new VersionReads(shown);
   const recorder = new Recorder(guards, 'front', undefined, reads);
   recorder.signal = signal;
-  const visit = (walk: Walk): boolean => walk.value(args) && walk.value(guards.receiver);
   refuseOpaque(recorder);
-  const state = listOf(visit);
+  const checkArguments = watchingArguments(recorder, args);
   let result: unknown;
   const captured = capturing(recorder, () => {
     result = recording(recorder, () => {
@@ -165,12 +164,7 @@ function traced(
     });
     traceHooks(recorder);
     recorder.attributes.restore(recorder);
-    if (!sameList(state, visit))
-      recorder.unsupported(
-        guards.receiver === null
-          ? 'an argument that is not a tensor was changed'
-          : 'a property of this, or an argument that is not a tensor, was changed',
-      );
+    checkArguments();
     return finished(result, args, recorder);
   });
   const changed = guards.changed();
@@ -183,9 +177,22 @@ function traced(
   );
 }
 
+/** Remembers what arguments hold beside tensors; the function that it returns refuses a change. */
+export function watchingArguments(recorder: Recorder, args: readonly unknown[]): () => void {
+  const { receiver } = recorder.guards;
+  const visit = (walk: Walk): boolean => walk.value(args) && walk.value(receiver);
+  const state = listOf(visit);
+  return () => {
+    if (!sameList(state, visit))
+      recorder.unsupported(
+        receiver === null
+          ? 'an argument that is not a tensor was changed'
+          : 'a property of this, or an argument that is not a tensor, was changed',
+      );
+  };
+}
+
 function finished(returned: unknown, args: readonly unknown[], recorder: Recorder): Capture {
-  if (recorder.failedCall !== null)
-    recorder.unsupported(`an error that ${recorder.failedCall} threw was caught`);
   checkResult(returned, recorder);
   const result = withPlaces(returned, args, (object) => recorder.guards.knows(object));
   recorder.regions.check(recorder);
@@ -201,6 +208,8 @@ function finished(returned: unknown, args: readonly unknown[], recorder: Recorde
  * maps.
  */
 export function checkResult(result: unknown, recorder: Recorder): void {
+  if (recorder.failedCall !== null)
+    recorder.unsupported(`an error that ${recorder.failedCall} threw was caught`);
   const isPromise = result instanceof Promise;
   // What goes on after the capture fails, since its tensors have no values.
   if (isPromise) result.catch(() => {});

@@ -5,6 +5,7 @@ import type { Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { clone } from '../../ops/copy.js';
 import type { EffectName, RunValue } from '../graph/effects.js';
+import { needWholeStep, startBackward } from './backward.js';
 import { recordFork, recordSeed } from './draws.js';
 import { recordCall } from './functions.js';
 import { refuseOpaque } from './generators.js';
@@ -87,9 +88,8 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     beginsAnewAfter: (prepare) => {
       throw (recorder.broken ??= new UnpreparedError(prepare));
     },
-    startsBackward: (name) => {
-      if (!recorder.isWholeStep) recorder.unsupported(`${name}() was called`);
-    },
+    needsWholeStep: (what) => needWholeStep(recorder, what),
+    startsBackward: (name) => startBackward(recorder, name),
     runsPass: (pass) => recordPass(recorder, pass),
     applies: (fn, args, run) =>
       recorder.repeatsCalls ? recordCall(recorder, fn, args, run) : run(),

@@ -1,5 +1,6 @@
 /** Full backward hooks of modules, which become part of lowered graphs. */
 import { CompileError } from '../../core/errors.js';
+import { checksHooks } from './backward.js';
 import type { Recorder } from './recorder.js';
 
 /**
@@ -7,7 +8,7 @@ import type { Recorder } from './recorder.js';
  * that changes attributes of its module, and one that computes nothing, such as a counter.
  */
 export function runModuleHook<R>(recorder: Recorder, module: object, run: () => R): R {
-  if (!recorder.hasEpilogue) return run();
+  if (!checksHooks(recorder)) return run();
   const { graph, guards } = recorder;
   guards.addModule(module);
   const before = graph.nodes.length;

@@ -79,6 +79,15 @@ export function refusal(
   );
 }
 
+/** Ends a capture at a backward pass, or at what else a whole step can contain. */
+export class StepRefusal extends CompileError {}
+
+/** The error of a function that is no whole step either, because of `why`. */
+export function noWholeStep({ details }: StepRefusal, why: string): CompileError {
+  const { what, at, path } = details as { what: string; at: string; path: string };
+  return refusal(`${what}, and the function is no graph of a whole step: ${why},`, at, path);
+}
+
 /** Why a function that was seen to assign to a variable runs uncompiled. */
 export const assignsError = (path: string): CompileError =>
   new CompileError(

@@ -4,13 +4,15 @@ import type { Tensor } from '../../core/tensor.js';
 import type { OwnedFact } from './guards.js';
 
 /** The maps of the hooks that run when a leaf gets a gradient. */
-function* hookMaps(t: Tensor): Generator<ReadonlyMap<number, unknown>> {
-  if (t.postAccumulateHooks !== null) yield t.postAccumulateHooks;
+function hookMaps(t: Tensor): ReadonlyMap<number, unknown>[] {
   const node = t.gradAccumulator as Node | null;
-  if (node === null) return;
-  for (const hooks of node.tensorHooks ?? []) if (hooks !== undefined) yield hooks;
-  for (const hooks of [node.preHooks, node.postHooks, node.observers])
-    if (hooks !== null) yield hooks;
+  const ofNode = node && [
+    ...(node.tensorHooks ?? []),
+    node.preHooks,
+    node.postHooks,
+    node.observers,
+  ];
+  return [t.postAccumulateHooks, ...(ofNode ?? [])].flatMap((hooks) => hooks ?? []);
 }
 
 const hasHooks = ({ postAccumulateHooks, gradAccumulator }: Tensor): boolean => {
@@ -21,8 +23,9 @@ const hasHooks = ({ postAccumulateHooks, gradAccumulator }: Tensor): boolean => 
   return tensorHooks !== null || preHooks !== null || postHooks !== null || observers !== null;
 };
 
-const hooksOf = (t: Tensor): unknown[] =>
-  hasHooks(t) ? [...hookMaps(t)].flatMap((hooks) => [...hooks.values()]) : [];
+/** The hooks that run when a leaf gets a gradient. */
+export const hooksOf = (t: Tensor): unknown[] =>
+  hasHooks(t) ? hookMaps(t).flatMap((hooks) => [...hooks.values()]) : [];
 
 /** The facts that a leaf has the hooks that it has now, in their order. */
 export function leafHookFacts(t: Tensor, owner: number | Tensor, path: string): OwnedFact[] {
