@@ -19,6 +19,7 @@ import {
   spaceOf,
   storesOf,
 } from './candidates.js';
+import { HeldBytes } from './held-bytes.js';
 
 /** Readers of one value further apart stay so: all results of one call live from there on. */
 const NEAR = 100;
@@ -44,12 +45,14 @@ export class Groups {
   private readonly positions = new Map<Node, number>();
   /** For each position, how many groups have members both up to it and behind it. */
   private readonly open: number[];
+  private readonly held: HeldBytes;
   /** The number of barriers before each node: no group crosses one. */
   private readonly regions = new Map<Node, number>();
 
   constructor(graph: Graph, canFuse: (node: Node) => boolean) {
     for (const value of graph.outputs) if ('node' in value) this.results.add(value.node);
     this.open = graph.nodes.map(() => 0);
+    this.held = new HeldBytes(graph);
     let region = 0;
     const candidates: Node[] = [];
     for (const [position, node] of graph.nodes.entries()) {
@@ -142,9 +145,15 @@ export class Groups {
     const unit = this.unitOf(this.inOrder(a, b), space);
     const stores = unit.stored.reduce((sum, node) => sum + storesOf(node), 0);
     if (unit.inputs.length + stores > fusedLimits.operands) return;
+    if (!this.held.joined(unit.members, this.readersOutside(unit))) return;
     for (const node of unit.members) this.units.set(node, unit);
     for (const before of [a, b]) this.countOpen(before, -1);
     this.countOpen(unit, 1);
+  }
+
+  private readersOutside({ members, stored }: Group): Node[] {
+    const inside = new Set(members);
+    return stored.flatMap((node) => this.readersOf(node).filter((user) => !inside.has(user)));
   }
 
   private countOpen({ members }: Group, by: number): void {
