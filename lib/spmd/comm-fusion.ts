@@ -25,7 +25,8 @@ export const FUSED_NAME = 'allReduceFused';
  * one all-reduce named `allReduceFused`, `allReduceFused_1`, and divided again. It starts behind
  * the last of its inputs, and is waited for at once: see {@link scheduleCommWait}. The first bucket
  * closes at 1 MiB, later ones at `bucketSizeMb` MiB. A bucket has tensors of one dtype, device,
- * group and reduction, none of which depends on another; one that is alone stays as it is.
+ * group and reduction, none of which depends on another, nor on a bucket that waits for this one;
+ * one that is alone stays as it is.
  *
  * @throws ArgumentError for a size that is no positive number
  * @see PyTorch `torch.distributed._spmd.graph_optimization.comm_fusion_with_concat`
@@ -62,7 +63,7 @@ function bytesOf(block: CommBlock): number {
 interface Bucket {
   readonly kind: readonly unknown[];
   readonly blocks: CommBlock[];
-  /** What follows from its results. */
+  /** What follows from its results, also by way of other buckets. */
   readonly after: Set<Node>;
   bytes: number;
 }
@@ -86,6 +87,9 @@ function bucketsOf(graph: Graph, blocks: readonly CommBlock[], bytes: number): C
     bucket.blocks.push(block);
     bucket.bytes += bytesOf(block);
     addReaders(bucket.after, block.waitNodes, readers);
+    for (const other of [...closed, ...open])
+      if (other !== bucket && bucket.blocks.some(({ commNode }) => other.after.has(commNode)))
+        for (const node of bucket.after) other.after.add(node);
     if (bucket.bytes >= (closed.length === 0 ? FIRST_BUCKET_BYTES : bytes)) close(bucket);
   }
   return [...closed, ...open].map((bucket) => bucket.blocks);

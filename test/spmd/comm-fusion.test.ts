@@ -1,8 +1,9 @@
 /** Buckets of collectives in steps that communicate in forward, too. */
 import assert from 'node:assert/strict';
-import { DTensor, initDeviceMesh, Replicate } from '../../lib/distributed.js';
-import { manualSeed, randn, type Tensor } from '../../lib/index.js';
-import { compile, GraphModuleTransformation } from '../../lib/spmd/index.js';
+import { captureStep } from '../../lib/compile/index.js';
+import { DTensor, functional, initDeviceMesh, Replicate } from '../../lib/distributed.js';
+import { manualSeed, ones, randn, type Tensor } from '../../lib/index.js';
+import { commFusionWithConcat, compile, GraphModuleTransformation } from '../../lib/spmd/index.js';
 import { onRanks } from '../distributed/support/on-ranks.js';
 import { adamOf, modelOf, shardInTurns, trainStep } from './support/fake-step.js';
 
@@ -27,6 +28,25 @@ describe('fused collectives', () => {
         return values;
       };
       assert.deepEqual(await trained(true), await trained(false));
+    });
+  });
+
+  it('are in no bucket that waits for another one, which waits for it', async () => {
+    await onRanks(2, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const reduced = (t: Tensor, op: 'sum' | 'max'): Tensor => functional.allReduce(t, op, mesh);
+      const step = (x: Tensor, y: Tensor): Tensor => {
+        const first = reduced(reduced(x, 'sum').sin(), 'max');
+        const second = reduced(reduced(y, 'max').cos(), 'sum');
+        return first.add(second);
+      };
+      const args: [Tensor, Tensor] = [ones([3]).mul(rank), ones([3]).add(rank)];
+      const captured = captureStep(step, args);
+      commFusionWithConcat(captured.module, 25);
+      assert.deepEqual(
+        [...(await captured.run(...args).read())],
+        [...(await step(...args).read())],
+      );
     });
   });
 });
