@@ -114,6 +114,8 @@ export interface ParamsPlan {
   readonly computed: readonly (() => number)[];
   /** Parameters that a sharding decision may depend on. */
   readonly keyed: readonly string[];
+  /** Whether some are words of random state. */
+  readonly hasRandomState: boolean;
 }
 
 type Field = [name: string, field: ParamSchema[string]];
@@ -156,6 +158,7 @@ export function planParams(schema: ParamSchema): ParamsPlan {
       field.isPassed || field.toKernel === null ? [] : [field.toKernel as () => number],
     ),
     keyed: entries.filter(([, field]) => field.isPassed && field.inKey).map(([name]) => name),
+    hasRandomState: entries.some(([, field]) => field.isPassed && !field.inKey),
   };
   // Compiled at the first call, because a program uses few of the ops that it imports.
   if (appended.length > 0)

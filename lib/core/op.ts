@@ -178,6 +178,8 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    * partition decides.
    */
   readonly runsAgain: ((params: P) => boolean) | null;
+  /** Whether a call computes by its random state: not where it drops nothing. */
+  readonly isRandom: (params: P) => boolean;
   /** The policy of mixed precision for the operands; null if it does not convert them. */
   readonly autocast: AutocastPolicy | null;
   /**
@@ -277,6 +279,7 @@ export interface OpDefinition<
   gradientState?: (params: ParamsOf<S>) => unknown;
   manages?: (params: ParamsOf<S>) => readonly number[];
   runsAgain?: (params: ParamsOf<S>) => boolean;
+  isRandom?: (params: ParamsOf<S>) => boolean;
   calledBy?: string;
   publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
   autocast?: AutocastPolicy;
@@ -308,6 +311,7 @@ export function defineOp<
 function entryOf(id: number, definition: OpDefinition): AnyOp {
   const { name, saves, meta = missingMeta, view = null } = definition;
   const inputs = saves?.inputs ?? [];
+  const params = planParams(definition.params ?? {});
   return {
     id,
     name,
@@ -320,7 +324,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     compute: definition.compute ?? null,
     move: definition.move ?? null,
     operands: definition.operands ?? null,
-    params: planParams(definition.params ?? {}),
+    params,
     lower: definition.lower ?? null,
     updates: definition.updates ?? -1,
     mutates: definition.mutates ?? null,
@@ -339,6 +343,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     parts: null,
     manages: definition.manages ?? null,
     runsAgain: definition.runsAgain ?? null,
+    isRandom: definition.isRandom ?? (() => params.hasRandomState),
     autocast: definition.autocast ?? null,
     widens: definition.widens ?? false,
     writesLow: definition.writesLow ?? false,

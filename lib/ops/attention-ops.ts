@@ -31,6 +31,8 @@ const attentionParams = {
 /** @internal */
 export type Attention = ParamsOf<typeof attentionParams>;
 
+const dropsWeights = ({ dropout }: Pick<Attention, 'dropout'>): boolean => dropout > 0;
+
 function writeMask(command: CommandWriter, mask: Tensor, scores: Shape): void {
   const strides = mask.storage === null ? [] : broadcastStrides(mask.sizes, mask.strides, scores);
   command.view(mask, scores, strides);
@@ -106,6 +108,7 @@ const attentionBackward: Op<Attention, BackwardInputs> = defineOp({
   outputs: ['gq', 'gk', 'gv'],
   operands: backwardOperands,
   params: attentionParams,
+  isRandom: dropsWeights,
   sharding: attentionBackwardRule<Attention>(),
   meta: ([, q, k, v]) => [q, k, v].map(gradientMeta),
   lower: (command, inputs, outputs) =>
@@ -155,6 +158,7 @@ const attentionBackwardJoined: Op<Joined, BackwardInputs> = defineOp({
   inputs: backwardNames,
   operands: backwardOperands,
   params: joinedParams,
+  isRandom: dropsWeights,
   meta: ([, q, k, v], { windows }) => {
     const { dtype, device } = q;
     const block = { shape: [blockSize([q, k, v], windows)], strides: null, dtype, device };
@@ -243,6 +247,7 @@ export const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor
     '(q: float T[b, h, l, d], k: T[b, g, s, d], v: T[b, g, s, e], ' +
     'mask?: float|bool [b, h, l, s]) -> (y: T[b, h, l, e], lse: [b, h, l]) where divides(g, h)',
   params: attentionParams,
+  isRandom: dropsWeights,
   autocast: 'low precision',
   differentiable: [0],
   doc: 'softmax(scale q k^T + mask) v, by blocks.',

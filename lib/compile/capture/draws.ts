@@ -1,4 +1,5 @@
 /** Random draws and seeds of a capture. Each draw is a value of the graph. */
+import type { AnyOp } from '../../core/op.js';
 import type { DrawParams, DrawSource, Generator } from '../../core/random.js';
 import type { Node } from '../graph/node.js';
 import type { Recorder } from './recorder.js';
@@ -24,11 +25,11 @@ export class Draws {
   }
 
   /**
-   * The draw of a random call. A call that did not draw has the random state of an earlier one, and
-   * shares its draw.
+   * The draw of a random call; null for a call that drops nothing. A call that did not draw has the
+   * random state of an earlier one, and shares its draw.
    */
-  nodeOf(recorder: Recorder, params: object, tags: ReadonlySet<string>): Node | null {
-    if (!('seedLow' in params)) return null;
+  nodeOf(recorder: Recorder, op: AnyOp, params: object, tags: ReadonlySet<string>): Node | null {
+    if (!op.isRandom(params)) return null;
     const state = stateOf(params as DrawParams);
     const known = this.nodes.get(state);
     if (known === undefined && this.isAgain)

@@ -145,7 +145,7 @@ export class Recorder {
       params,
       into: into === null ? null : this.valueOf(into),
       metas: outputs.map(metaOf),
-      draw: this.draws.nodeOf(this, params, this.tagsNow()),
+      draw: this.draws.nodeOf(this, op, params, this.tagsNow()),
       ...this.context(),
     });
     recordOpFacts(this, node, inputs);

@@ -6,6 +6,7 @@ import {
   dropout,
   manualSeed,
   nn,
+  noGrad,
   optim,
   randn,
   scaledDotProductAttention,
@@ -47,6 +48,13 @@ const runs: Record<string, (model: Net, x: Tensor) => Tensor> = {
     checkpoint((t: Tensor) => {
       const y = model(t).unsqueeze(0);
       return scaledDotProductAttention(y, y, y, { isCausal: true });
+    }, x),
+  'attention that drops': (model, x) =>
+    checkpoint((t: Tensor) => {
+      const y = model(t).unsqueeze(0);
+      return scaledDotProductAttention(y, y, y, null, 0.5).add(
+        scaledDotProductAttention(y, y, y, null, 0.2),
+      );
     }, x),
   'chosen results': (model, x) =>
     checkpoint((t: Tensor) => model(t).exp(), x, {
@@ -92,6 +100,18 @@ describe('captureStep', () => {
       () => captureStep(step, [randn([3, 4])]),
       /drew numbers that forward did not draw.*checkpoints\.test/,
     );
+  });
+
+  it('takes a checkpoint whose second run attends, and drops nothing', () => {
+    const seen = new WeakSet<Net>();
+    const run = (model: Net, x: Tensor): Tensor =>
+      checkpoint((t: Tensor) => {
+        if (seen.has(model)) noGrad(() => scaledDotProductAttention(t, t, t));
+        seen.add(model);
+        return model(t).exp();
+      }, x);
+    const { step } = training(adam, stepBy(run))();
+    assert.ok(captureStep(step, [randn([3, 4])]).gradients.length > 0);
   });
 
   it('computes what a checkpoint did not keep once more in the graph, and tags it', () => {

@@ -33,7 +33,12 @@ export function toyOp<T>({ name, shape, sharding, decompose, mutates }: Toy<T>):
     id: nextId++,
     name,
     traits: [],
-    params: { kernelParams: [], append: null, keyed: ['dim', 'dims', 'count', 'alpha', 'fn'] },
+    params: {
+      kernelParams: [],
+      append: null,
+      keyed: ['dim', 'dims', 'count', 'alpha', 'fn'],
+      hasRandomState: false,
+    },
     meta,
     view: null,
     sharding: sharding ?? null,
