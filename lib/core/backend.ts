@@ -54,6 +54,11 @@ export type HookPlace =
   | { readonly kind: 'gradient'; readonly node: GradFn; readonly outputNr: number }
   | { readonly kind: 'before' | 'after' | 'observer'; readonly node: GradFn }
   | { readonly kind: 'accumulated'; readonly tensor: Tensor };
+/**
+ * Where a plain tensor of a captured step comes from. `made`: the step computes it from constants
+ * alone, so it is equal on all ranks. `drawn`: it has random numbers of this rank. @internal
+ */
+export type TensorOrigin = 'made' | 'drawn' | 'other';
 /** A fact of the memory of a tensor, in words. @internal */
 export type MemoryFact = 'the size of the storage' | 'the storage offset' | 'the version';
 
@@ -87,6 +92,8 @@ export interface CaptureHooks {
   readonly isWholeStep: boolean;
   /** Records an effect of a graph whose run is captured, and returns what stands for its value. */
   repeatsEffect(name: string, operands: readonly unknown[], params: object): unknown;
+  /** Where a plain tensor comes from; of others than whole steps, `other`. */
+  originOf(t: Tensor): TensorOrigin;
   /** Whether a call of the capture made the memory of a tensor. */
   madeMemory(t: Tensor): boolean;
   /** Whether a gradient may become `.grad` without a copy: no other tensor needs its memory. */

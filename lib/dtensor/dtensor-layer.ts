@@ -17,9 +17,12 @@
  *    `ops.ts` wraps the results. An op without a fitting strategy runs as its decomposition, whose
  *    ops begin at 1.
  */
+
+import type { TensorOrigin } from '../core/backend.js';
 import { decomposed } from '../core/decompose.js';
 import { belowDTensor } from '../core/dispatch.js';
 import { InPlaceError, ShardingError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import type { AnyOp } from '../core/op.js';
 import { belongsToOtherRank, otherRankError } from '../core/rank-runtime.js';
 import { formatShape } from '../core/shape.js';
@@ -135,7 +138,10 @@ function checkIsView(op: AnyOp, { noView }: LocalShard): void {
   );
 }
 
-/** The spec of each input; null for numbers. A plain 0-d tensor counts as replicated. */
+/**
+ * The spec of each input; null for numbers. A plain 0-d tensor counts as replicated, and so does one
+ * that a captured step makes.
+ */
 function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Specs {
   const specs: (DTensorSpec | null)[] = [];
   for (let i = 0; i < inputs.length; i++) {
@@ -143,22 +149,38 @@ function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Spec
     const shard = localShardOf(t);
     if (shard !== null) specs.push(shard.spec);
     else if (t.storage === null) specs.push(null);
-    else if (t.sizes.length === 0) specs.push(replicatedSpec(found.mesh, t));
+    else if (t.sizes.length === 0 || originOf(t) === 'made')
+      specs.push(replicatedSpec(found.mesh, t));
     else throw mixedError(op, inputs, t);
   }
   return specs;
 }
 
+/** Where a captured step has a tensor from; null outside of captures. */
+const originOf = (t: Tensor): TensorOrigin | null => layers.backend.capture?.originOf(t) ?? null;
+
+const ORIGIN_ADVICE: Readonly<Record<TensorOrigin, string>> = {
+  made:
+    'The step makes it, and writes what is distributed into it: call the op that returns its ' +
+    'result, or make it beside a distributed tensor, such as by newZeros or zerosLike of one.',
+  drawn:
+    'It has random numbers that the step draws, and other ones on each rank: draw beside a ' +
+    'distributed tensor, such as by randLike(x) or randnLike(x), or outside of the step.',
+  other: '',
+};
+
 function mixedError(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingError {
   const lines = inputs.map((t, i) => `  input ${i}: ${describe(t)}`);
   const at = inputs.indexOf(plain);
+  const origin = originOf(plain);
+  const advice = [ORIGIN_ADVICE[origin ?? 'other'], adviceOf(inputs)].filter(Boolean);
   return new ShardingError(
     `${op.name}: expected distributed tensors, got a plain one as ` +
       `${at < 0 ? 'the tensor to write into' : `input ${at}`} (${describe(plain)}). Distribute ` +
       'it with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, ' +
       'with DTensor.fromLocal if each rank has its shard, or pass toLocal() of the others.\n' +
-      `${lines.join('\n')}${adviceOf(inputs)}`,
-    { op: op.name, plain: describe(plain) },
+      [...lines, ...advice.map((text) => `  ${text}`)].join('\n'),
+    { op: op.name, plain: describe(plain), ...(origin !== null && { origin }) },
   );
 }
 
@@ -167,7 +189,7 @@ function adviceOf(inputs: readonly Tensor[]): string {
   for (const t of inputs) {
     const local = localShardOf(t)?.local;
     const advice = local?.storage?.explained(local.storageOffset) ?? null;
-    if (advice !== null) return `\n  ${advice}`;
+    if (advice !== null) return advice;
   }
   return '';
 }

@@ -11,6 +11,10 @@ import type { Tensor } from '../core/tensor.js';
 import { mergeEqualCollectives } from './merge-collectives.js';
 import { listed, namesOf, parameterNames, type StepArguments } from './step-arguments.js';
 
+const CLOSED_OVER =
+  'Models, buffers and other tensors that the step closes over are plain: pass the model, its ' +
+  'optimizer and the batch as arguments of the step.';
+
 /** A train step, and how it is captured. */
 export interface StepCapture {
   /** The call that captures it, for errors. */
@@ -26,7 +30,7 @@ export interface StepCapture {
  * Captures a step, with equal collectives as one.
  *
  * @throws CompileError for what a graph cannot repeat, and for an optimizer that takes no step;
- * ShardingError that names plain tensors which the step closes over
+ * ShardingError that names plain tensors which the step closes over or draws
  */
 export function captureDistributed(capture: StepCapture): CapturedStep {
   const { caller, fn, args, found, distribute } = capture;
@@ -37,13 +41,10 @@ export function captureDistributed(capture: StepCapture): CapturedStep {
     return captured;
   } catch (error) {
     if (!(error instanceof ShardingError) || !('plain' in error.details)) throw error;
-    throw new ShardingError(
-      `${caller}: ${error.message}\n` +
-        '  Models, buffers and other tensors that the step closes over are plain: pass the ' +
-        'model, its optimizer and the batch as arguments of the step.',
-      error.details,
-      { cause: error },
-    );
+    const { details } = error;
+    const advice = details['origin'] === 'other' ? `\n  ${CLOSED_OVER}` : '';
+    const message = `${caller}: ${error.message}${advice}`;
+    throw new ShardingError(message, details, { cause: error });
   }
 }
 

@@ -49,7 +49,8 @@ interface CompiledStep {
  *
  * Models, optimizers (with `capturable: true`) and batches are arguments of the step. Parameters,
  * buffers and optimizer state that are plain tensors count as replicated; distributed ones keep
- * their placements. Without ranks the step is that of one. A model that `fullyShard` shards keeps
+ * their placements; what the step makes itself, such as positions and masks, is replicated beside
+ * them. Without ranks the step is that of one. A model that `fullyShard` shards keeps
  * its gathers and reductions, as calls of the graph, and the loss of each rank is its own.
  *
  * A batch of other shapes or a changed setting is captured anew, and a warning says what differs;
@@ -58,7 +59,8 @@ interface CompiledStep {
  * @throws ArgumentError for options of other types. The step throws ArgumentError that names
  * parameters in no optimizer or in two, where it has optimizers; CompileError for what a graph
  * cannot repeat, such as a value that is read, for an optimizer that takes no step, for too many
- * captures, and for what passes refuse; ShardingError for a model that the step closes over. Ranks
+ * captures, and for what passes refuse; ShardingError for a model that the step closes over, and for
+ * numbers that each rank draws by itself beside distributed tensors. Ranks
  * whose batches have other shapes or dtypes get a CollectiveError that names both
  * @see PyTorch `torch.distributed._spmd.api.compile`
  * @example

@@ -37,6 +37,7 @@ export function recordedValues(
       if (isInside()) return fakeTensor({ shape, strides: null, dtype, device });
       const values = keep(outer.fromRaw(...raw));
       recorder.constant(values);
+      recorder.origins.set(values, 'made');
       return clone(values);
     },
     adopt: () => recorder.unsupported('an array was adopted as a tensor'),
@@ -54,6 +55,7 @@ export function recordedEffects(recorder: Recorder, outer: StorageEffects): Stor
       recorder.effect('set_', [target, source], { counts });
       outer.swap(target, source, counts);
       recorder.known.moved(target);
+      recorder.origins.set(target, recorder.origins.of(source));
     },
     resize(storage, bytes) {
       recorder.effect('resize_', [recorder.tensorOn(storage)], { bytes });
@@ -79,6 +81,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
   return {
     repeatsEffect: (name, operands, params) =>
       recordStateEffect(recorder, name as EffectName, operands as readonly RunValue[], params),
+    originOf: (t) => (recorder.isWholeStep ? recorder.origins.of(t) : 'other'),
     madeMemory: (t) => madeMemory(recorder, t),
     takesOver: (grad) => takesOver(recorder, grad),
     keepsSaved: recorder.level === 'lowered',

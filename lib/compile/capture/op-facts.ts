@@ -6,12 +6,19 @@ import { RESHARD } from '../partition/tags.js';
 import type { Recorder } from './recorder.js';
 
 /** Takes over what the op says of a call that is a node now. */
-export function recordOpFacts(recorder: Recorder, node: Node, inputs: readonly Tensor[]): void {
+export function recordOpFacts(
+  recorder: Recorder,
+  node: Node,
+  inputs: readonly Tensor[],
+  into: Tensor | null,
+  outputs: readonly Tensor[],
+): void {
   const { params } = node;
   const op = node.op as AnyOp;
   for (const i of op.manages?.(params) ?? []) recorder.guards.addManaged(inputs[i] as Tensor);
   if (op.runsAgain?.(params)) node.tags = new Set([...node.tags, RESHARD]);
   if (recorder.level === 'front' || recorder.isWholeStep) recordState(recorder, op, params);
+  if (recorder.isWholeStep) recorder.origins.addCall(node, inputs, into, outputs);
 }
 
 /** Guards compare what decides the gradient of a call. */

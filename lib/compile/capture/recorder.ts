@@ -27,6 +27,7 @@ import { Epilogue } from './epilogue.js';
 import type { PendingHook } from './hooks.js';
 import { KnownTensors } from './known-tensors.js';
 import { recordOpFacts } from './op-facts.js';
+import { Origins } from './origins.js';
 import { cancelled, refusal } from './refusals.js';
 import { Regions } from './regions.js';
 import { Sites } from './sites.js';
@@ -79,6 +80,7 @@ export class Recorder {
   readonly versions: VersionReads;
   private readonly outerMode: GradMode = gradMode();
   readonly known = new KnownTensors();
+  readonly origins = new Origins();
   /** Positions of the inputs. */
   private readonly inputs = new Map<Tensor, number>();
   /** Hooks whose bodies are traced at the end. */
@@ -148,7 +150,7 @@ export class Recorder {
       draw: this.draws.nodeOf(this, op, params, this.tagsNow()),
       ...this.context(),
     });
-    recordOpFacts(this, node, inputs);
+    recordOpFacts(this, node, inputs, into, outputs);
     for (let i = 0; i < outputs.length; i++)
       if (outputs[i] !== into) this.define(outputs[i] as Tensor, { node, output: i });
     if (this.level === 'lowered' && op.traits.includes('collective')) this.waits.add(outputs);
