@@ -1,11 +1,12 @@
 /**
  * Root hooks of mocha: a required GPU must exist, and the addon shuts down at the end. Small tensors
- * are fused, too.
+ * are fused, too, and failures write no files.
  */
 import { fusionThreshold } from '../lib/compile/fusion/threshold.js';
 import { writer } from '../lib/eager/submit.js';
 
 fusionThreshold.leastOnCpu = 0;
+process.env['SHARDWISE_FLIGHT_RECORD'] ??= 'off';
 
 export const mochaHooks = {
   /**

@@ -232,9 +232,13 @@ function collectiveError(
   native: NativeError,
   op: string,
 ): CollectiveError {
-  const { collective } = native;
+  const { collective, flightRecord } = native;
   const named = collective && { op: collective.op || op || collective.calls[0]?.op || '' };
-  const error = new CollectiveError(message, { ...details, ...collective, ...named });
+  const recorded = flightRecord === undefined ? {} : { flightRecord };
+  const error = new CollectiveError(
+    flightRecord === undefined ? message : `${message}\n  last collectives: ${flightRecord}`,
+    { ...details, ...collective, ...named, ...recorded },
+  );
   identify(error, identityOf(native));
   return error;
 }

@@ -18,6 +18,8 @@ export interface NativeFailure {
   id: number;
   /** The text already says which groups the ranks created. */
   namesCreations: boolean;
+  /** The file with the last collectives of the process, if this failure wrote one. */
+  flightRecord?: string;
   /** If memory ran out. */
   memory?: {
     requestedBytes: number;

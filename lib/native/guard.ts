@@ -7,14 +7,19 @@ import type { Addon, NativeAddon } from './addon.js';
 import type { NativeFailure } from './failure.js';
 
 /** @internal */
-export type NativeError = Error & Pick<NativeFailure, 'code' | 'memory' | 'collective'>;
+export type NativeError = Error &
+  Pick<NativeFailure, 'code' | 'memory' | 'collective' | 'flightRecord'>;
 
 /** The error for a native failure. @internal */
 export function nativeError(failure: NativeFailure): NativeError {
-  const { code, message, id, namesCreations, memory, collective } = failure;
+  const { code, message, id, namesCreations, memory, collective, flightRecord } = failure;
   const error = Object.assign(new Error(message), { code });
   // Not enumerable: the message says the same to whoever prints the error.
-  Object.defineProperties(error, { memory: { value: memory }, collective: { value: collective } });
+  Object.defineProperties(error, {
+    memory: { value: memory },
+    collective: { value: collective },
+    flightRecord: { value: flightRecord },
+  });
   if (id !== 0) identify(error, { id, namesCreations });
   return error;
 }

@@ -10,7 +10,7 @@ namespace shardwise {
 
 namespace {
 
-constexpr int64_t kCallWords = 15, kPartWords = 5;
+constexpr int64_t kCallWords = 17, kPartWords = 5;
 
 // A call with the data that it points to.
 struct OwnedCall {
@@ -18,15 +18,22 @@ struct OwnedCall {
   PartsCall call{};
   std::vector<int64_t> counts;  // then the send counts
   std::vector<CollectivePart> parts;
-  SharedText name, where, about;
+  ShownCall shown;
   int64_t timeout_ms = 0;
   std::vector<BorrowedCopy> borrowed;  // inputs in ArrayBuffers
 };
 
+const double* read_shape(const double* words, int64_t count, ShownShape& shape) {
+  shape.count = static_cast<int32_t>(count);
+  for (int32_t i = 0; i < shape.count; i++) shape.sizes[i] = to_integer(*words++);
+  return words;
+}
+
 // Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
 // its first byte, number of counts, the numbers of name, where and about, how long to wait in ms (0:
-// as the group does); then the counts. Of a call of parts, the root is their number, and for each
-// follow input handle, its first byte, output handle, its first byte, and the count of a rank.
+// as the group does), numbers of dims of input and output (-1 without one); then the counts. Of a call
+// of parts, the root is their number, and for each follow input handle, its first byte, output handle,
+// its first byte, and the count of a rank. At last the sizes of input and output.
 Status read_call(Environment& state, const TextTable& texts, int64_t words, OwnedCall& owned,
                  ErrorText* error) {
   int64_t w[kCallWords];
@@ -52,18 +59,24 @@ Status read_call(Environment& state, const TextTable& texts, int64_t words, Owne
   if ((has_root(call.kind) || is_message(call.kind)) && (w[4] < 0 || w[4] >= group.size))
     return fail(error, Code::Invalid, "root %lld is not of a group of %d",
                 static_cast<long long>(w[4]), group.size);
-  owned.name = texts.find(w[11]);
-  owned.where = texts.find(w[12]);
-  owned.about = texts.find(w[13]);
-  if (!owned.name || !owned.where || !owned.about)
+  ShownCall& shown = owned.shown;
+  shown.name = texts.find(w[11]);
+  shown.where = texts.find(w[12]);
+  shown.about = texts.find(w[13]);
+  if (!shown.name || !shown.where || !shown.about)
     return fail(error, Code::Invalid, "malformed collective: a text");
   const int64_t expected = !has_counts(call.kind)              ? 0
                            : call.kind == Collective::AllToAll ? 2 * group.size
                                                                : group.size;
   const int64_t parts = takes_parts(call.kind) ? std::max<int64_t>(w[4], 0) : 0;
+  if (w[15] < -1 || w[15] > kShownDims || w[16] < -1 || w[16] > kShownDims)
+    return fail(error, Code::Invalid, "malformed collective: a shape");
+  const int64_t sizes = std::max<int64_t>(w[15], 0) + std::max<int64_t>(w[16], 0);
   if (w[10] != expected || parts > kMostWords ||
-      words != kCallWords + expected + parts * kPartWords)
+      words != kCallWords + expected + parts * kPartWords + sizes)
     return fail(error, Code::Invalid, "malformed collective: counts");
+  const double* next = read_shape(state.words + words - sizes, w[15], shown.in);
+  read_shape(next, w[16], shown.out);
   owned.parts.resize(parts);
   owned.counts.reserve(expected);
   for (int64_t i = 0; i < expected; i++) {
@@ -174,21 +187,21 @@ void run_call(Stream& s, OwnedCall& owned) {
   if (s.skips(&why)) {
     // The input was not computed: the other ranks must not wait for it.
     ErrorText reason;
-    Text(reason).add("a rank failed before %s: ", owned.name->c_str()).add_cause(why.text);
+    Text(reason).add("a rank failed before %s: ", owned.shown.name->c_str()).add_cause(why.text);
     member.abort(reason);
     return;
   }
   ErrorText text;
   owned.call.error = &text;
   owned.call.stream = s.native();
-  owned.call.name = owned.name->c_str();
-  owned.call.where = owned.where->c_str();
-  owned.call.about = owned.about->c_str();
-  const Status status = member.run(owned.call, owned.timeout_ms);
-  if (!status.ok())
-    s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code
-                                                                                     : Code::Peer,
-                text);
+  owned.call.name = owned.shown.name->c_str();
+  owned.call.where = owned.shown.where->c_str();
+  owned.call.about = owned.shown.about->c_str();
+  const Status status = member.run(owned.call, owned.timeout_ms, &owned.shown);
+  if (status.ok()) return;
+  const bool is_own = status.code == Code::Unsupported || status.code == Code::OutOfMemory;
+  if (!is_own) flight::write(text);
+  s.set_error(is_own ? status.code : Code::Peer, text);
 }
 
 }  // namespace

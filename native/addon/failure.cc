@@ -1,5 +1,6 @@
 #include "failure.h"
 
+#include "flight_recorder.h"
 #include "values.h"
 
 namespace shardwise {
@@ -57,6 +58,8 @@ Napi::Object failure_value(Napi::Env env, Code code, const ErrorText& error) {
   if (details.kind == DetailsKind::Memory) set(object, "memory", memory_value(env, details.memory));
   if (details.kind == DetailsKind::Collective)
     set(object, "collective", collective_value(env, details.collective));
+  if (const std::string path = flight::path_of(details.id); !path.empty())
+    set(object, "flightRecord", to_value(env, path));
   return object;
 }
 

@@ -61,11 +61,13 @@ Status Groups::add(NewMember made, int64_t* id, ErrorText* error) {
   member->group_info = std::move(made.group_info);
   member->timeout_ms = made.timeout_ms;
   member->devices = std::move(made.devices);
+  flight::add(*member);
   stream->enqueue([member, first = made.first, join = made.join](Stream& s) {
     ErrorText text;
     const Status status = join(*member, s, &text);
     if (status.ok()) return;
     add_first_call(first, *member, &text);
+    if (status.code != Code::Unsupported) flight::write(text);
     s.set_error(status.code == Code::Unsupported ? status.code : Code::Peer, text);
   });
   members_[*id] = std::move(member);
@@ -248,7 +250,7 @@ Status Groups::check(int64_t rank_runtime, ErrorText* error) {
     Failure failure;
     failure.status = member->failure(&failure.text);
     if (failure.status.ok()) continue;
-    with_id(failure.text);
+    flight::write(with_id(failure.text));
     failure.first = 1;
     failure.origin = member->stream;
     state_.storages.lose_results(*member->stream, failure);

@@ -11,6 +11,8 @@
 #include "../include/collective_parts.h"
 #include "../include/gloo_engine.h"
 #include "../runtime/stream.h"
+#include "flight_record.h"
+#include "flight_recorder.h"
 
 namespace shardwise {
 
@@ -38,6 +40,10 @@ struct Connected {
 };
 
 struct Member {
+  Member() = default;
+  ~Member() { flight::remove(*this); }
+  Member(const Member&) = delete;
+
   int64_t id;  // for JavaScript
   Stream* stream;
   int32_t rank, size;          // the rank in the group
@@ -45,6 +51,7 @@ struct Member {
   int64_t timeout_ms;
   std::unique_ptr<DeviceMembership> devices;  // null for host memory
   Connected connected;                        // written while joining, read afterwards
+  FlightRecord record;
 
   void joined(const CommEngine* made_by, void* made) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -67,6 +74,13 @@ struct Member {
   std::shared_ptr<comm::Region> shared_by_world() {
     std::lock_guard<std::mutex> lock(mutex);
     return world;
+  }
+  // The memory that the ranks share, if any; with `at_once` also not if another thread has the lock.
+  template <class Visit>
+  void visit_memory(bool at_once, Visit visit) {
+    std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
+    if (at_once ? !lock.try_lock() : (lock.lock(), false)) return;
+    if (region) visit(*region);
   }
   // `place`: another rank that gives up, if it may not come to say so; -1: this rank.
   void abort(const ErrorText& why, int32_t place = -1) {
@@ -101,13 +115,13 @@ struct Member {
   }
   // Called on one thread at a time, its stream's. The stream of a group of devices also runs the
   // calls of its hosts once it has taken them over. `limit_ms`: how long this call waits for other
-  // ranks, if not as long as all calls; only for engines that wait in `run`.
-  Status run(const CollectiveCall& call, int64_t limit_ms = 0) {
+  // ranks, if not as long as all calls; only for engines that wait in `run`. `shown` is recorded.
+  Status run(const CollectiveCall& call, int64_t limit_ms = 0, const ShownCall* shown = nullptr) {
     if (!engine)
       return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
-    if (limit_ms == 0) return run_parts(call);
+    if (limit_ms == 0) return run_parts(call, shown);
     engine->set_timeout(handle, limit_ms);
-    const Status status = run_parts(call);
+    const Status status = run_parts(call, shown);
     engine->set_timeout(handle, timeout_ms);
     return status;
   }
@@ -130,12 +144,18 @@ struct Member {
 
  private:
   // Only the engines of devices, behind a watchdog, take several parts at once.
-  Status run_parts(const CollectiveCall& call) {
-    if (count_parts(call) == 0 || engine == &comm::kWatchdogEngine)
-      return engine->run(handle, call);
+  Status run_parts(const CollectiveCall& call, const ShownCall* shown) {
+    if (count_parts(call) == 0 || engine == &comm::kWatchdogEngine) return run_one(call, shown);
     std::vector<int64_t> counts(size);
     return run_each_part(call, size, counts.data(),
-                         [&](const CollectiveCall& part) { return engine->run(handle, part); });
+                         [&](const CollectiveCall& part) { return run_one(part, shown); });
+  }
+  Status run_one(const CollectiveCall& call, const ShownCall* shown) {
+    if (!shown) return engine->run(handle, call);
+    record.begin(call, *shown);
+    const Status status = engine->run(handle, call);
+    if (status.ok()) record.end();
+    return status;
   }
 
   std::mutex mutex;

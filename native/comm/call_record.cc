@@ -33,11 +33,6 @@ void add_about(const char* about, CallRecord& record) {
   if (about[length] != 0) copy_text(about + length + 1, record.advice, sizeof record.advice);
 }
 
-bool reduces(Collective kind) {
-  return kind == Collective::AllReduce || kind == Collective::Reduce ||
-         kind == Collective::ReduceScatter;
-}
-
 CallRecord collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
   CallRecord record = {};
   record.site = site_of(site);

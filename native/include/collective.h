@@ -66,6 +66,10 @@ constexpr bool has_root(Collective kind) {
   return kind == Collective::Broadcast || kind == Collective::Reduce ||
          kind == Collective::Gather || kind == Collective::Scatter;
 }
+constexpr bool reduces(Collective kind) {
+  return kind == Collective::AllReduce || kind == Collective::Reduce ||
+         kind == Collective::ReduceScatter;
+}
 constexpr bool is_message(Collective kind) {
   return kind == Collective::Send || kind == Collective::Receive;
 }

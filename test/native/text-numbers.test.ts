@@ -9,7 +9,7 @@ import type { Addon } from '../../lib/native/addon.js';
 import { TextNumbers } from '../../lib/native/text-numbers.js';
 import { addon } from '../../lib/runtime.js';
 
-const HEADER_WORDS = 15;
+const HEADER_WORDS = 17;
 
 /** Records the texts, in place of the addon. */
 function recorder(): { texts: string[]; calls: number; addon: Addon } {

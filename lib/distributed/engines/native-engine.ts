@@ -17,7 +17,7 @@ import { nativeError } from '../../native/guard.js';
 import { TextNumbers } from '../../native/text-numbers.js';
 import type { BackendName, Engine, GroupPlan } from './engine.js';
 
-const HEADER_WORDS = 15;
+const HEADER_WORDS = 17;
 const PART_WORDS = 5;
 let shared: Float64Array | undefined;
 let texts: TextNumbers | undefined;
@@ -129,6 +129,8 @@ export class NativeEngine implements Engine {
         list[at + 4] = Math.min(part.input.numel(), part.output.numel()); // of one rank
         at += PART_WORDS;
       }
+    at = writeShape(list, 15, at, parts === undefined ? input : null);
+    at = writeShape(list, 16, at, parts === undefined ? output : null);
     texts ??= new TextNumbers(writer.addon);
     texts.write(list, 11, name, where, about);
     try {
@@ -166,6 +168,18 @@ export class NativeEngine implements Engine {
     this.onLeave?.();
     return true;
   }
+}
+
+/** Native code records so many. */
+const MOST_DIMS = 8;
+
+/** Writes the number of dims, -1 without an operand, and their sizes; returns where words end. */
+function writeShape(list: Float64Array, countAt: number, at: number, t: Tensor | null): number {
+  const sizes = t?.sizes;
+  const count = sizes === undefined ? -1 : Math.min(sizes.length, MOST_DIMS);
+  list[countAt] = count;
+  for (let i = 0; i < count; i++) list[at + i] = sizes?.[i] as number;
+  return at + Math.max(count, 0);
 }
 
 /** Writes handle and byte offset of an operand; 0 without an operand. */

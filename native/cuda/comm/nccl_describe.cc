@@ -68,14 +68,12 @@ CommRecord record_of(const CollectiveCall& call, int32_t rank, int32_t size) {
 }
 
 void describe(Text& text, const CommRecord& record) {
-  const bool reduces = record.kind == Collective::AllReduce || record.kind == Collective::Reduce ||
-                       record.kind == Collective::ReduceScatter;
   text.add("%s", record.name);
   if (!is_message(record.kind))
     text.add(" (call %llu of the group)", static_cast<unsigned long long>(record.sequence));
   if (record.kind != Collective::Barrier)
     text.add(" of %lld %s", static_cast<long long>(record.count), dtype_name(record.dtype));
-  if (reduces) text.add(" (%s)", reduce_name(record.reduce));
+  if (reduces(record.kind)) text.add(" (%s)", reduce_name(record.reduce));
   if (record.total >= 0 && record.total != record.count)
     text.add(", %lld in all,", static_cast<long long>(record.total));
   if (record.where[0] != 0) text.add(" at %s", record.where);

@@ -13,11 +13,6 @@ namespace {
 char* barrier_bytes[kMaxDevices];
 std::mutex barrier_mutex;
 
-bool reduces(Collective kind) {
-  return kind == Collective::AllReduce || kind == Collective::Reduce ||
-         kind == Collective::ReduceScatter;
-}
-
 Type type_of(DType dtype) {
   switch (dtype) {
     case DType::Float32:
