@@ -36,6 +36,8 @@ class Allowed {
   private readonly isDecomposed: boolean;
   /** Whether ops are decomposed that read tensors which change in a way that no version counts. */
   private readonly readsChanged: boolean;
+  /** Whether a tensor becomes a gradient: where that accumulates is another order of nodes. */
+  private readonly sharesGradients: boolean;
   /** Whether it may register hooks on the one node of a module that is compiled below a break. */
   private readonly hooksFrames: boolean;
 
@@ -48,6 +50,7 @@ class Allowed {
       (each) => each?.endsWith('partition') || each === 'inductor',
     );
     this.readsChanged = computesAgain && has(/\.data\./);
+    this.sharesGradients = has(/\.grad = /);
     this.hooksFrames = has(/\.gradFn\.register/) && has(/graphBreak|item\(|backward\(|\.grad\(/);
   }
 
@@ -57,6 +60,12 @@ class Allowed {
     if (facts.error === 'InPlaceError' && this.isCaptured) return true;
     // A compiled function is one node, which a second backward pass through it needs whole.
     if (this.isLowered && /a second time/.test(String(other.message))) return true;
+    // As documented, where hooks of the program run in its backward.
+    if (other.error === 'AutogradError' && this.isLowered)
+      return /^(expected a result|backward: expected gradients of all results) of fn, which is/.test(
+        String(other.message),
+      );
+    if (other.error === 'InPlaceError' && this.isLowered && this.sharesGradients) return true;
     // It saves inputs instead of what follows from them, and sees that they have changed.
     return other.error === 'InPlaceError' && this.isDecomposed;
   }

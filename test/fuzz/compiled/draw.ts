@@ -16,7 +16,14 @@ const OUTER: readonly Line[] = [
   ['batch', 'h.double(new sw.nn.BatchNorm1d(3))'],
   ['keeper', 'new h.Keeper(3)'],
   ['stack', 'new sw.nn.Sequential(linear, new sw.nn.Tanh(), norm)'],
-].map(([name, code]) => ({ name: name as string, code: code as string }));
+  ['box', '{ scale: 2, shift: h.plain([3], 92), list: [1, 2] }'],
+  ['factor', '1.5', true],
+  ['chosen', '[linear, keeper][0]', true],
+].map(([name, code, isRebound]) => ({
+  name: name as string,
+  code: code as string,
+  ...(isRebound === true ? { isRebound } : {}),
+}));
 
 const HOOKS = [
   'linear.registerForwardHook((m, args, y) => y.mul(2))',
@@ -57,6 +64,26 @@ const BETWEEN = [
   'norm.zeroGrad()',
   'plain.add_(1)',
   'plain.requiresGrad_(i === 1)',
+  'drop.p = 0.25 * i',
+  'norm.eps = 0.1 * (i + 1)',
+  'batch.momentum = 0.5',
+  'box.scale = 3 - i',
+  'box.list.push(i)',
+  'box.shift = h.plain([3], i)',
+  'box.shift.add_(1)',
+  'box.shift.requiresGrad_(i === 0)',
+  // Which value a variable holds is looked at in the second and the fourth call.
+  'i % 2 === 0 && (factor = i + 3)',
+  'i % 2 === 0 && (chosen = chosen === linear ? keeper : linear)',
+];
+
+/** What a caller does with results before the backward passes; their nodes are others. */
+const AFTER = [
+  'r[0].requiresGrad && r[0].registerHook((g) => g.mul(2))',
+  'r.at(-1).requiresGrad && r.at(-1).registerHook((g) => g.sin())',
+  'r[1]?.requiresGrad && r[1].registerHook((g) => g.mul(r[0].detach().mean()))',
+  'r[0].requiresGrad && r[0].retainGrad()',
+  'r[1]?.requiresGrad && r[1].retainGrad()',
 ];
 
 const input = (rng: Rng, shape: string, seed: number): string =>
@@ -75,8 +102,9 @@ function varied(rng: Rng, first: string, other: () => string): string {
 }
 
 function inputsOf(rng: Rng): Line[] {
-  const shape = (): string => rng.pick(['[2, 3]', '[2, 3]', '[3, 3]', '[3]']);
-  const a = varied(rng, input(rng, '[2, 3]', 10), () => input(rng, shape(), 11));
+  const shape = (): string => rng.pick(['[2, 3]', '[2, 3]', '[3, 3]', '[3]', '[i + 2, 3]']);
+  const first = rng.chance(0.1) ? '[i + 2, 3]' : '[2, 3]';
+  const a = varied(rng, input(rng, first, 10), () => input(rng, shape(), 11));
   const alias = (): string =>
     rng.chance(0.5)
       ? rng.pick(['a', 'a.detach()', 'a.view([-1])', 'a.select(0, 0)', 'a.t()', 'outer.detach()'])
@@ -143,6 +171,8 @@ export function drawProgram(rng: Rng): Program {
       variables.delete(name);
   }
   const results = resultsOf(rng, variables);
+  // Hooks of a graph run after those that the caller registers.
+  const hooksInside = body.some(({ code }) => code.includes('.registerHook('));
   const kept = used(outer, [...inputs, ...body], results);
   const names = new Set(kept.map(({ name }) => name));
   const later = BETWEEN.filter(
@@ -159,6 +189,10 @@ export function drawProgram(rng: Rng): Program {
     outer: kept,
     inputs,
     body,
+    after: AFTER.filter(() => !hooksInside && rng.chance(0.06)).map((code) => ({
+      name: null,
+      code,
+    })),
     between: later.map((code) => ({ name: null, code })),
     results,
     passes: rng.weighted(PASSES)[1],

@@ -148,6 +148,15 @@ export const phrases: readonly (readonly [weight: number, phrase: Phrase])[] = [
       declared(s, `keeper(${s.any(rows).name}).mul((keeper.factor = ${s.rng.pick(['k', '3'])}))`),
   ],
   [0.3, (s) => declared(s, `(keeper(${s.any(rows).name}), keeper.last ?? keeper.mean)`)],
+  // What a function closes over.
+  [0.8, (s) => declared(s, `${s.any().name}.mul(factor)`)],
+  [0.6, (s) => declared(s, `${s.any().name}.${s.rng.pick(['mul', 'add'])}(box.scale)`)],
+  [0.3, (s) => declared(s, `${s.any().name}.mul(box.list.length)`)],
+  [0.4, (s) => declared(s, `${s.any(rows).name}.add(box.shift)`)],
+  [0.5, (s) => declared(s, `chosen(${s.any(rows).name})`)],
+  [0.1, (s) => declared(s, `(factor += 1, ${s.any().name}.mul(factor))`)],
+  [0.1, (s) => declared(s, `(box.scale += 1, ${s.any().name}.mul(box.scale))`)],
+  [0.1, (s) => [null, `box.shift = ${s.any().name}.detach()`]],
   // Random numbers.
   [
     1,

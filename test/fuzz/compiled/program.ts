@@ -13,6 +13,8 @@ export interface Program {
   readonly body: readonly Line[];
   /** The expressions of the result. */
   readonly results: readonly string[];
+  /** What the caller does with the results `r` before the backward passes. */
+  readonly after: readonly Line[];
   /** What happens after call `i`. */
   readonly between: readonly Line[];
   /** The backward passes through the results. */
@@ -28,22 +30,25 @@ export type Pass = 'backward' | 'grad';
 export interface Line {
   readonly name: string | null;
   readonly code: string;
+  /** Whether the variable gets other values later. */
+  readonly isRebound?: boolean;
 }
 
 /** A program that can run, with state of its own. */
 export interface Instance {
   readonly inputs: (call: number) => unknown[];
   readonly fn: (...args: unknown[]) => unknown;
+  readonly after: (results: unknown) => void;
   readonly between: (call: number) => void;
   /** Outer tensors and modules by name. */
   readonly state: () => Record<string, unknown>;
 }
 
-export const statement = ({ name, code }: Line): string =>
-  name === null ? `${code};` : `const ${name} = ${code};`;
+export const statement = ({ name, code, isRebound = false }: Line): string =>
+  name === null ? `${code};` : `${isRebound ? 'let' : 'const'} ${name} = ${code};`;
 
 /** The program as a function of the library. */
-export function textOf({ outer, inputs, body, between, results }: Program): string {
+export function textOf({ outer, inputs, body, after, between, results }: Program): string {
   const block = (lines: readonly Line[], indent: string): string =>
     lines.map((line) => `${indent}${statement(line)}\n`).join('');
   const names = outer.flatMap(({ name }) => name ?? []);
@@ -51,6 +56,7 @@ export function textOf({ outer, inputs, body, between, results }: Program): stri
     `(sw, h) => {\n${block(outer, '  ')}  return {\n` +
     `    inputs: (i) => {\n${block(inputs, '      ')}      return [a, b, c, k, m];\n    },\n` +
     `    fn: (a, b, c, k, m) => {\n${block(body, '      ')}      return [${results.join(', ')}];\n    },\n` +
+    `    after: (r) => {\n${block(after, '      ')}    },\n` +
     `    between: (i) => {\n${block(between, '      ')}    },\n` +
     `    state: () => ({ ${names.join(', ')} }),\n  };\n}`
   );

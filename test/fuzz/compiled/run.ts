@@ -72,6 +72,7 @@ function observeCall(
   results.forEach((t, i) => all.set(`result ${i}`, t));
   facts.plain = result.map((each) => (typeof each === 'object' ? Array.isArray(each) : each));
   for (const [name, t] of all) describe(facts, name, t, all);
+  instance.after(result);
   runPasses(facts, results, all, passes);
   for (const [name, t] of all) {
     if (passes.length > 0 && (t.isLeaf || t.retainsGrad))
@@ -79,6 +80,9 @@ function observeCall(
     facts[`later values of ${name}`] = t.detach().tolist();
   }
   facts.keeper = (state.keeper as { factor: number } | undefined)?.factor;
+  facts.factor = state.factor;
+  const { scale, list } = (state.box ?? {}) as { scale?: number; list?: number[] };
+  facts.box = [scale ?? null, ...(list ?? [])];
   facts.random = rand([1]).tolist(); // the state of the generator shows in its next number
   return facts;
 }
@@ -115,6 +119,8 @@ function runPasses(
 function outerTensors(state: Record<string, unknown>): [string, Tensor][] {
   return Object.entries(state).flatMap(([name, value]): [string, Tensor][] => {
     if (value instanceof Tensor) return [[name, value]];
+    if (name === 'box') return [['box.shift', (value as { shift: Tensor }).shift]];
+    if (typeof value === 'number') return [];
     const module = value as {
       stateDict?: unknown;
       namedParameters?: () => Iterable<[string, Tensor]>;
@@ -124,7 +130,8 @@ function outerTensors(state: Record<string, unknown>): [string, Tensor][] {
     if (
       module.namedParameters === undefined ||
       module.namedBuffers === undefined ||
-      name === 'stack'
+      name === 'stack' ||
+      name === 'chosen'
     )
       return [];
     const all = [...module.namedParameters(), ...module.namedBuffers()].map(

@@ -31,7 +31,7 @@ export function shrink(program: Program, variant: Variant, words: string): Progr
   for (let round = 0; round < 2; round++) {
     for (let i = smallest.results.length - 1; i >= 0 && smallest.results.length > 1; i--)
       attempt({ ...smallest, results: smallest.results.toSpliced(i, 1) });
-    for (const part of ['between', 'body', 'outer'] as const)
+    for (const part of ['between', 'after', 'body', 'outer'] as const)
       for (let i = smallest[part].length - 1; i >= 0; i--)
         attempt({ ...smallest, [part]: smallest[part].toSpliced(i, 1) });
     for (const [i, line] of smallest.inputs.entries()) {
