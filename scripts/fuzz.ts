@@ -12,6 +12,9 @@
  *   npm run fuzz -- store --seconds 600 --seed 7       hostile clients against a TCPStore on 127.0.0.1
  *   npm run fuzz -- faults --seconds 600 --seed 7      signals for ranks at random moments
  *   npm run fuzz -- faults --seed 7 --trial 12         one of them again
+ *   npm run fuzz -- saves                              each call of the system fails in each kind of save
+ *   npm run fuzz -- memory                             allocations fail in each kind of training step
+ *   npm run fuzz -- races                              the self-test of native/comm under ThreadSanitizer
  *   npm run fuzz -- --peer torch --seconds 600         random programs beside PyTorch
  *   npm run fuzz -- --peer torch --seed 7 --case 12    one of them again
  */
@@ -20,10 +23,13 @@ import { Command, Option } from 'commander';
 import {
   attackStore,
   besidePeer,
+  failAllocations,
   failCalls,
+  failSaves,
   type PeerFiles,
   signalRanks,
 } from './fuzz/campaigns.js';
+import { findRaces } from './fuzz/races.js';
 import { fuzzTargets, type TargetOptions, targets } from './fuzz/targets.js';
 
 interface Options extends TargetOptions, PeerFiles {
@@ -69,4 +75,10 @@ program
   .option('--seed <n>', 'which; printed', Number, someSeed)
   .option('--trial <n>', 'only this one', Number)
   .action(signalRanks);
+program.command('saves').action(failSaves);
+program.command('memory').action(failAllocations);
+program
+  .command('races')
+  .option('--jobs <n>', 'compilers at a time', Number, availableParallelism())
+  .action(findRaces);
 await program.parseAsync();

@@ -2,6 +2,8 @@
  * Campaigns that attack from outside, each bounded in time: they print what they counted, and the
  * process ends with 1 if they found something.
  */
+import { failingAllocations, stepKinds } from '../../test/fuzz/failing-allocations.js';
+import { failingSavesCampaign } from '../../test/fuzz/failing-saves.js';
 import { countsOf, faultsCampaign, isFault } from '../../test/fuzz/faults.js';
 import {
   compareAnswers,
@@ -67,6 +69,32 @@ export async function signalRanks({
   const outcomes = await faultsCampaign(seed, seconds, trial ?? null, console.log);
   for (const line of countsOf(outcomes)) console.log(line);
   if (outcomes.length === 0 || outcomes.some(isFault)) process.exitCode = 1;
+}
+
+/** Failing calls of the system in each kind of save: test/fuzz/failing-saves.ts. */
+export async function failSaves(): Promise<void> {
+  await report('saves', async () => {
+    for (const [kind, count] of await failingSavesCampaign())
+      console.log(`  ${kind}: ${count} calls of the system failed`);
+  });
+}
+
+/** Failing allocations in each kind of step: test/fuzz/failing-allocations.ts. */
+export async function failAllocations(): Promise<void> {
+  for (const kind of stepKinds)
+    await report('memory', async () =>
+      console.log(`  ${kind}: ${await failingAllocations(kind)} steps failed`),
+    );
+}
+
+async function report(name: string, campaign: () => Promise<void>): Promise<void> {
+  try {
+    await campaign();
+  } catch (error) {
+    const { stderr, message } = error as Error & { stderr?: string };
+    console.error(`FOUND by ${name}: ${stderr || message}`);
+    process.exitCode = 1;
+  }
 }
 
 /** Where the programs of {@link besidePeer} go, and where a peer's answers come from. */

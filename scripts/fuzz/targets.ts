@@ -7,9 +7,8 @@ import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { buildIn, root } from './build.js';
 
-const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const folder = path.join(root, 'build', 'sanitize');
 const sanitized = ['ops', 'addon', 'workers', 'checkpoint'] as const;
 /** `compile` is about results, and not memory: it runs by name. */
@@ -25,22 +24,6 @@ export interface TargetOptions {
   case?: number;
   plain?: boolean;
   jobs: number;
-}
-
-function run(command: string, args: string[]): void {
-  const { status, error } = spawnSync(command, args, { cwd: root, stdio: 'inherit' });
-  if (status !== 0) throw new Error(`${command} failed${error ? `: ${error.message}` : ''}`);
-}
-
-function build(jobs: number): void {
-  const options = [
-    'SHARDWISE_SANITIZE=ON',
-    'SHARDWISE_CUDA=OFF',
-    'CMAKE_BUILD_TYPE=Release',
-    `SHARDWISE_OUTPUT=${path.join(folder, 'build')}`,
-  ];
-  run('cmake', ['-S', '.', '-B', folder, ...options.map((option) => `-D${option}`)]);
-  run('cmake', ['--build', folder, '--parallel', String(jobs)]);
 }
 
 /** Where the compiler keeps a run-time library of its own. */
@@ -160,12 +143,13 @@ async function runTarget(
 
 /** Runs one target, or all in turn. */
 export async function fuzzTargets(options: TargetOptions): Promise<void> {
-  if (options.target !== undefined && !targets.some((name) => name === options.target))
-    throw new Error(`the target is one of ${targets.join(', ')}`);
-  if (!options.plain) build(options.jobs);
+  const { target = 'all' } = options;
+  if (target !== 'all' && !targets.some((name) => name === target))
+    throw new Error(`the target is one of ${targets.join(', ')}; all`);
+  if (!options.plain) buildIn(folder, ['SHARDWISE_SANITIZE=ON'], options.jobs);
   console.log(`seed ${options.seed}`);
-  const chosen = options.target === undefined ? sanitized : [options.target];
-  for (const target of chosen) {
-    if (!(await runTarget(target, options.seconds / chosen.length, options))) process.exitCode = 1;
+  const chosen = target === 'all' ? sanitized : [target];
+  for (const each of chosen) {
+    if (!(await runTarget(each, options.seconds / chosen.length, options))) process.exitCode = 1;
   }
 }
