@@ -95,6 +95,7 @@ class Folder {
     if (opened >= 0) strcat(path, file);
     return opened;
   }
+
  private:
   static const char* choose() {
     const char* given = getenv("SHARDWISE_FLIGHT_RECORD");
@@ -157,7 +158,9 @@ class Recorder {
     JsonLines out(file);
     out.text("failure", failure).number("process", getpid()).end_line();
     for (Member* member : members_) {
-      const auto write = [&](const FlightRecord::Entry& entry) { write_entry(out, *member, entry); };
+      const auto write = [&](const FlightRecord::Entry& entry) {
+        write_entry(out, *member, entry);
+      };
       member->record.visit(at_once, write);
       member->visit_memory(at_once, [&](comm::Region& region) {
         for (int32_t place = 0; place < region.size() && region.shared(); place++)
