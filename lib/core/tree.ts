@@ -55,6 +55,34 @@ export function tensors(value: unknown): Tensor[] {
   return found;
 }
 
+/**
+ * All tensors that an argument or a result of a module leads to, each once: those of
+ * {@link tensors}, and those in sets and in properties of instances of classes, at any depth. Hooks
+ * of sharded modules follow them. @internal
+ */
+export function tensorsWithin(value: unknown): Tensor[] {
+  const found: Tensor[] = [];
+  const seen = new Set<object>();
+  const open: unknown[] = [value];
+  // The list grows while it is read.
+  for (const next of open) {
+    if (typeof next !== 'object' || next === null || seen.has(next)) continue;
+    seen.add(next);
+    if (next instanceof Tensor) found.push(next);
+    else for (const item of itemsOf(next)) open.push(item);
+  }
+  return found;
+}
+
+/** What an object holds. Getters do not run, and binary data holds no tensors. */
+function itemsOf(value: object): readonly unknown[] {
+  if (ArrayBuffer.isView(value)) return [];
+  const items = value instanceof Map || value instanceof Set ? [...value.values()] : [];
+  for (const { value: item } of Object.values(Object.getOwnPropertyDescriptors(value)))
+    if (typeof item === 'object' && item !== null) items.push(item);
+  return items;
+}
+
 /** Whether a value is one that {@link map} copies and looks into. @internal */
 export const isContainer = (value: object): boolean =>
   Array.isArray(value) ||

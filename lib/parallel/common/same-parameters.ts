@@ -7,6 +7,7 @@ import { withPurpose } from '../../distributed/index.js';
 import { type DType, nn, type Shape, type Tensor } from '../../index.js';
 
 const ADVICE = 'Build the same model on all ranks.';
+const SAME_ORDER = 'Call the same modules in the same order on all ranks.';
 
 /** Bytes of descriptions that an error shows, beside the module. */
 const SHOWN = 160;
@@ -46,6 +47,18 @@ export function comparingParameters<T>({ owner, texts }: ParameterList, fn: () =
           'hashes differ.',
         fn,
       );
+}
+
+/**
+ * Runs `fn`, whose collective also compares whose parameters or gradients it is about: those of
+ * other modules may have the same size.
+ */
+export function comparingOwners<T>(
+  of: 'parameters' | 'gradients',
+  { owner }: ParameterList,
+  fn: () => T,
+): T {
+  return withPurpose(`of the ${of} of ${owner}\n${SAME_ORDER}`, fn);
 }
 
 /** `1-5 3fa2c1, 6-10 …`: a hash for every few parameters. */

@@ -3,6 +3,7 @@ import type { DeviceMesh } from '../../distributed/index.js';
 import {
   compiler,
   empty,
+  enableGrad,
   foreachCopy_,
   nn,
   noGrad,
@@ -131,7 +132,9 @@ export class ModuleTensors implements ViewSource {
       this.put(viewsOfFlat(this, flat));
       return;
     }
-    if (this.views?.flat !== flat) this.views = { flat, tensors: viewsOfFlat(this, flat) };
+    // Backward, which records nothing, gives modules those of an earlier forward again.
+    if (this.views?.flat !== flat)
+      this.views = { flat, tensors: enableGrad(() => viewsOfFlat(this, flat)) };
     this.put(this.views.tensors);
   }
 

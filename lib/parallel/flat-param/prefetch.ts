@@ -1,5 +1,6 @@
 /** The early gathers that a wrapper asks for. */
-import { autograd, isGradEnabled, tree } from '../../index.js';
+import { tensorsWithin } from '../../core/tree.js';
+import { autograd, isGradEnabled } from '../../index.js';
 import type { FSDPState } from '../fully-shard/fsdp-state.js';
 import type { Settings } from './fsdp-options.js';
 
@@ -38,7 +39,7 @@ export class Prefetch {
   onForward(args: readonly unknown[]): void {
     const { afterBackward } = this;
     if (afterBackward === null || !isGradEnabled()) return;
-    const inputs = tree.tensors(args).filter((t) => t.requiresGrad);
+    const inputs = tensorsWithin(args).filter((t) => t.requiresGrad);
     if (inputs.length > 0) autograd.registerMultiGradHook(inputs, afterBackward, { mode: 'all' });
   }
 

@@ -2,6 +2,8 @@
  * The hooks that make a module gather its parameters before forward and backward, and what the
  * modules below one root share. The first module that runs is the root.
  */
+import { callContext } from '../../core/call-context.js';
+import { tensorsWithin } from '../../core/tree.js';
 import { autograd, compiler, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
 import { CommContext } from './comm-context.js';
 import { ForwardHooks } from './forward-hooks.js';
@@ -145,30 +147,39 @@ export class FSDPState implements GroupUser {
     const { root, group } = this;
     if (root === null) compiler.beforeCapture(() => this.initialize());
     else if (group.isConverted) compiler.beforeCapture(() => group.initialize(root.comm));
-    if (root?.state === this && group.inStep !== null) root.comm.order.forget();
+    if (root?.state === this && this.isInOrder) root.comm.order.forget();
     this.group.preForward();
     this.watchInputs(given);
     return given;
   }
 
-  /** Whether backward runs the forward again, in an activation checkpoint: parameters are whole. */
+  /**
+   * Whether a forward runs while backward holds the whole parameters, as those of activation
+   * checkpoints and of hooks do. Other forwards in backward gather them for themselves.
+   */
   private get runsAgain(): boolean {
-    const { inStep } = this.group;
+    const { inStep, isHeldForBackward } = this.group;
     if (inStep !== null) return inStep.inBackward;
-    return this.trainingState === TrainingState.PRE_BACKWARD && !compiler.isCompiling();
+    return isHeldForBackward && !compiler.isCompiling();
+  }
+
+  /** Whether the capture of a whole step counts a forward, as ops do elsewhere. */
+  private get isInOrder(): boolean {
+    return this.group.inStep !== null && !callContext.isBackward;
   }
 
   /** Whether the module holds whole parameters for backward. */
   private get holdsWhole(): boolean {
-    const { inStep, trainingState } = this.group;
-    return inStep?.holdsWhole ?? trainingState === TrainingState.PRE_BACKWARD;
+    const { inStep, isHeldForBackward } = this.group;
+    return inStep?.holdsWhole ?? isHeldForBackward;
   }
 
-  /** A forward begins. False in backward, which runs it again. @internal */
+  /** A forward begins. False where backward holds the parameters. @internal */
   forwardBegins(): boolean {
     if (this.trainingState === TrainingState.PRE_BACKWARD) return false;
     const root = this.initialize();
-    if (root.state === this) this.beginStep(root);
+    // A checkpoint or a hook in backward begins no step.
+    if (root.state === this && !callContext.isBackward) this.beginStep(root);
     this.trainingState = TrainingState.FORWARD;
     return true;
   }
@@ -207,7 +218,7 @@ export class FSDPState implements GroupUser {
   private watchInputs(args: readonly unknown[]): void {
     const isCounted = !this.group.isTrainable && isGradEnabled();
     this.hooks = isCounted && !compiler.isCompiling() ? new ForwardHooks(this) : this.sharedHooks;
-    const inputs = isCounted ? tree.tensors(args).filter((t) => t.requiresGrad) : [];
+    const inputs = isCounted ? tensorsWithin(args).filter((t) => t.requiresGrad) : [];
     if (inputs.length > 0)
       autograd.registerMultiGradHook(inputs, this.hooks.passed, { mode: 'all' });
   }
@@ -222,9 +233,12 @@ export class FSDPState implements GroupUser {
     const { root } = this;
     if (root === null) return undefined;
     // A capture that fails has run no op.
-    if (result === undefined) return compiler.isCompiling() ? undefined : this.afterError(root);
+    if (result === undefined && compiler.isCompiling()) return undefined;
+    // A checkpoint ends its second run as soon as it has what backward needs.
+    if (result === undefined && !callContext.isBackward) return this.afterError(root);
     this.group.postForward();
-    if (this.group.inStep !== null && isGradEnabled()) root.comm.order.ended(this.group);
+    if (result === undefined) return undefined;
+    if (this.isInOrder && isGradEnabled()) root.comm.order.ended(this.group);
     this.watchOutputs(result);
     return this.castOutputs(result);
   }
@@ -256,7 +270,7 @@ export class FSDPState implements GroupUser {
 
   private watchOutputs(result: unknown): void {
     if (!isGradEnabled()) return;
-    const outputs = tree.tensors(result).filter((t) => t.requiresGrad);
+    const outputs = tensorsWithin(result).filter((t) => t.requiresGrad);
     if (outputs.length === 0) return;
     autograd.registerMultiGradHook(outputs, this.hooks.before, { mode: 'any' });
   }
@@ -318,6 +332,11 @@ export class FSDPState implements GroupUser {
     hooks.begun--;
     if (hooks.begun === 0) this.inBackward.delete(hooks);
     if (this.inBackward.size === 0) this.group.afterBackward();
+  }
+
+  /** Backward is done with the parameters, until it comes to another forward. @internal */
+  backwardEnded(): void {
+    this.trainingState = TrainingState.IDLE;
   }
 
   private forgetUses(): void {

@@ -11,7 +11,7 @@ import {
 } from '../../distributed/index.js';
 import { cat, foreachCopy_, type Tensor } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
-import { comparingParameters } from '../common/same-parameters.js';
+import { comparingOwners, comparingParameters } from '../common/same-parameters.js';
 import type { Layout } from './flat-shard.js';
 import type { MemoryPlan } from './group-memory.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -92,7 +92,7 @@ export class Gather {
     return kept.split(this.outputs.map((output) => output.numel() / ranks));
   }
 
-  /** The first gather compares the parameters of the ranks. */
+  /** The first gather compares the parameters of the ranks, later ones whose they are. */
   private gather(inputs: readonly Tensor[], group: ProcessGroup): void {
     const { plan, outputs, isCompared } = this;
     const gather = (): void => {
@@ -100,7 +100,11 @@ export class Gather {
       else allGatherIntoTensor(outputs[0] as Tensor, inputs[0] as Tensor, { group });
     };
     this.isCompared = true;
-    withCallSite(plan.site, () => (isCompared ? gather() : comparingParameters(plan.list, gather)));
+    withCallSite(plan.site, () =>
+      isCompared
+        ? comparingOwners('parameters', plan.list, gather)
+        : comparingParameters(plan.list, gather),
+    );
   }
 
   /** Copies the parameters that are gathered as rows to where modules use them. */

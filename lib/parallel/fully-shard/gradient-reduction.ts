@@ -8,7 +8,11 @@ import {
 } from '../../distributed/index.js';
 import { type Device, type DType, empty, float16, keep, type Tensor, zeros } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
-import { comparingParameters, type ParameterList } from '../common/same-parameters.js';
+import {
+  comparingOwners,
+  comparingParameters,
+  type ParameterList,
+} from '../common/same-parameters.js';
 import type { CommContext } from './comm-context.js';
 import type { OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -122,7 +126,7 @@ export class GradientReduction {
     const packed = this.pack(complete, present);
     const sum =
       present.length === parameters.length
-        ? this.scatter(packed, starts)
+        ? comparingOwners('gradients', this.plan.list, () => this.scatter(packed, starts))
         : withPurpose(purposeOf(present), () => this.scatter(packed, starts));
     this.clearAccumulated();
     if (mesh.replicas !== null && !allReduces) {
@@ -199,7 +203,7 @@ export class GradientReduction {
     const { isCompared, op, plan } = this;
     const reduce = (): unknown => allReduce(flat, { op, group });
     this.isCompared = true;
-    if (isCompared) reduce();
+    if (isCompared) comparingOwners('gradients', plan.list, reduce);
     else comparingParameters(plan.list, reduce);
   }
 

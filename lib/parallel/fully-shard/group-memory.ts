@@ -39,6 +39,14 @@ export interface MemoryPlan {
   readonly list: ParameterList;
 }
 
+/** The plan with who calls the collectives: `op` on the module at a path. */
+export function namedPlan(plan: MemoryPlan, op: string, path: string): MemoryPlan {
+  const owner = path === '' ? 'the root' : `"${path}"`;
+  const prefix = path === '' ? '' : `${path}.`;
+  const texts = plan.parameters.flatMap((parameter) => parameter.describe(prefix));
+  return { ...plan, site: `${op} of ${path || owner}`, list: { owner, texts } };
+}
+
 /** Puts the shards of the parameters on one flat tensor. */
 export function flatShardOf(
   plan: MemoryPlan,

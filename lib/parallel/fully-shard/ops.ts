@@ -42,11 +42,13 @@ export interface BackwardUse {
 
 /** The module of a group, to which it reports where ops run: also in a run of a graph. @internal */
 export interface GroupUser {
-  /** A forward begins. False in backward, which runs it again. */
+  /** A forward begins. False where backward holds the parameters. */
   forwardBegins(): boolean;
   /** The parameters of a forward are whole. */
   forwardGathered(): void;
   forwardEnds(): void;
+  /** Backward is done with the parameters, until it comes to another forward. */
+  backwardEnded(): void;
 }
 
 /** What the ops need of a group. @internal */

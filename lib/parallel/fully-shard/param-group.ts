@@ -2,6 +2,7 @@
  * A group of parameters that one all-gather makes whole and whose gradients one reduce-scatter
  * reduces: a state machine, which the hooks of modules drive. See `fsdp-state.ts` for the hooks.
  */
+import { callContext } from '../../core/call-context.js';
 import { unexpected } from '../../core/options.js';
 import {
   compiler,
@@ -16,7 +17,7 @@ import { GroupInStep, OfStep } from './captured-step.js';
 import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
 import { checkDtypes, checkMaterialized } from './group-checks.js';
-import { flatShardOf, GroupMemory, type MemoryPlan } from './group-memory.js';
+import { flatShardOf, GroupMemory, type MemoryPlan, namedPlan } from './group-memory.js';
 import { placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
 import {
   type Description,
@@ -72,7 +73,7 @@ export class FSDPParamGroup implements GroupOfOps {
   private comm: CommContext | null = null;
   private memory: GroupMemory | null = null;
   private reduction: GradientReduction | null = null;
-  /** The whole parameters of the last forward, for a forward that backward runs again. */
+  /** The whole parameters of the last forward with gradients, for a second run in backward. */
   private whole: readonly Tensor[] = [];
   /** Whether a graph runs that forward: its modules keep the sharded parameters. */
   private isInGraph = false;
@@ -138,6 +139,12 @@ export class FSDPParamGroup implements GroupOfOps {
     return this.ofStep.now;
   }
 
+  /** Whether the parameters are whole because backward has come to the module. @internal */
+  get isHeldForBackward(): boolean {
+    const isThere = this.memory === null || this.shardedState === 'UNSHARDED';
+    return isThere && this.trainingState === TrainingState.PRE_BACKWARD;
+  }
+
   /** @internal */
   get isTrainable(): boolean {
     return this.parameters.some(({ parameter }) => parameter.requiresGrad);
@@ -149,11 +156,7 @@ export class FSDPParamGroup implements GroupOfOps {
     if (this.plan === null) return;
     checkMaterialized(this.parameters);
     checkDtypes(this.parameters);
-    const name = this.path === '' ? 'the root' : `"${this.path}"`;
-    const prefix = this.path === '' ? '' : `${this.path}.`;
-    const texts = this.parameters.flatMap((parameter) => parameter.describe(prefix));
-    const site = `${this.op} of ${this.path || name}`;
-    const plan = { ...this.plan, site, list: { owner: name, texts } };
+    const plan = namedPlan(this.plan, this.op, this.path);
     this.memory = new GroupMemory(plan, comm, this.limitsGathers);
     const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
     this.reduction = new GradientReduction({
@@ -183,7 +186,6 @@ export class FSDPParamGroup implements GroupOfOps {
     if (this.gathered !== versionOf(this.parameters)) this.freeAll();
   }
 
-  /** Frees all that was gathered, also what a smaller group keeps for backward. */
   private freeAll(): void {
     this.dropGather();
     this.useSharded();
@@ -248,11 +250,9 @@ export class FSDPParamGroup implements GroupOfOps {
     this.waitForUnshard(keepsRows && isForward);
     // Autograd gives each forward a history of its own; graphs have none.
     const whole = (isInGraph ? this.memory?.lastingWhole() : this.memory?.wholeParameters()) ?? [];
-    if (isForward) {
-      this.whole = whole;
-      this.isInGraph = isInGraph;
-      this.user?.forwardGathered();
-    }
+    if (!isForward) return whole;
+    if (isInGraph) [this.whole, this.isInGraph] = [whole, true];
+    this.user?.forwardGathered();
     return whole;
   }
 
@@ -260,7 +260,7 @@ export class FSDPParamGroup implements GroupOfOps {
   endForward(kept: KeptForBackward, isRecorded: boolean): void {
     if (this.trainingState !== TrainingState.FORWARD) return;
     if (kept !== 'all') this.freeWhole(kept === 'rows');
-    if (isRecorded) this.comm?.order.ended(this);
+    if (isRecorded && !callContext.isBackward) this.comm?.order.ended(this);
     this.trainingState = TrainingState.IDLE;
     this.user?.forwardEnds();
   }
@@ -278,7 +278,8 @@ export class FSDPParamGroup implements GroupOfOps {
     const whole = unshard(shards, this, this.keptForBackward() === 'rows');
     this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
     // A run of a graph has others.
-    if (!compiler.isCompiling()) this.whole = this.inUse;
+    if (isGradEnabled() && !compiler.isCompiling())
+      [this.whole, this.isInGraph] = [this.inUse, false];
     this.inStep?.forwardBegan(this.inUse);
     placeWhole(this.parameters, this.inUse);
   }
@@ -362,6 +363,7 @@ export class FSDPParamGroup implements GroupOfOps {
     if (!this.isInGraph) this.useSharded();
     if (this.reshardsAfterBackward) this.freeWhole(false);
     this.trainingState = TrainingState.IDLE;
+    this.user?.backwardEnded();
   }
 
   /** Frees what backward left: of modules without gradients, and unneeded gathers. @internal */
@@ -392,7 +394,6 @@ export class FSDPParamGroup implements GroupOfOps {
     this.comm?.order.remove(this);
   }
 
-  /** The path and the class of its module. */
   toString(): string {
     return `FSDPParamGroup(${this.path || 'root'}, ${this.module.constructor.name})`;
   }

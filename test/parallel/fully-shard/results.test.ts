@@ -1,0 +1,103 @@
+/** `forward` of a sharded module may return tensors in any kind of object. */
+import assert from 'node:assert/strict';
+import {
+  DistributedDataParallel,
+  DTensor,
+  FullyShardedDataParallel,
+  fullyShard,
+  launch,
+} from '../../../lib/distributed.js';
+import { manualSeed, nn, ones, type Tensor } from '../../../lib/index.js';
+
+class Output {
+  readonly logits: Tensor;
+  constructor(logits: Tensor) {
+    this.logits = logits;
+  }
+}
+
+/** A result that leads to itself. */
+class Cyclic extends Output {
+  readonly self = this;
+}
+
+/** How a module packs its result, and the way back. */
+const KINDS: Record<string, readonly [(t: Tensor) => unknown, (result: never) => Tensor]> = {
+  'a plain object': [(t) => ({ t }), (r: { t: Tensor }) => r.t],
+  'an instance': [(t) => new Output(t), (r: Output) => r.logits],
+  'an instance in a list': [(t) => [1, new Output(t)], ([, r]: [number, Output]) => r.logits],
+  'an instance that leads to itself': [(t) => new Cyclic(t), (r: Cyclic) => r.logits],
+  'a Set': [(t) => new Set([t]), (r: Set<Tensor>) => [...r][0] as Tensor],
+  'an object without a prototype': [
+    (t) => Object.assign(Object.create(null), { t }),
+    (r: { t: Tensor }) => r.t,
+  ],
+};
+
+class Block extends nn.Module<[Tensor], unknown> {
+  readonly l = new nn.Linear(2, 2);
+  readonly pack: (t: Tensor) => unknown;
+  constructor(pack: (t: Tensor) => unknown) {
+    super();
+    this.pack = pack;
+  }
+  override forward(x: Tensor): unknown {
+    return this.pack(this.l(x).relu());
+  }
+}
+
+class Model extends nn.Module<[Tensor], unknown> {
+  readonly first = new nn.Linear(2, 2);
+  readonly block: Block;
+  constructor(pack: (t: Tensor) => unknown) {
+    super();
+    this.block = new Block(pack);
+  }
+  override forward(x: Tensor): unknown {
+    return this.block(this.first(x));
+  }
+}
+
+type Run = (x: Tensor) => unknown;
+
+const WAYS: Record<string, (m: Model) => Run> = {
+  fullyShard: (m) => {
+    fullyShard(m.block);
+    return fullyShard(m);
+  },
+  FullyShardedDataParallel: (m) =>
+    new FullyShardedDataParallel(m, {
+      autoWrapPolicy: (module) => module instanceof Block,
+      useOrigParams: true,
+    }) as unknown as Run,
+  DistributedDataParallel: (m) => new DistributedDataParallel(m) as unknown as Run,
+};
+
+function modelOf(pack: (t: Tensor) => unknown): Model {
+  manualSeed(5);
+  return new Model(pack);
+}
+
+async function gradients(m: Model, run: Run, back: (r: never) => Tensor): Promise<unknown> {
+  back(run(ones([1, 2])) as never)
+    .sum()
+    .backward();
+  const read = [...m.parameters()].map(async ({ grad }) => {
+    const whole = grad instanceof DTensor ? grad.fullTensor() : (grad as Tensor);
+    return Array.from(await whole.read(), Number);
+  });
+  return Promise.all(read);
+}
+
+describe('a sharded module whose forward returns', () => {
+  for (const [kind, [pack, back]] of Object.entries(KINDS))
+    for (const [way, shard] of Object.entries(WAYS))
+      it(`${kind} has the gradients of one device: ${way}`, async () => {
+        const plain = modelOf(pack);
+        const expected = await gradients(plain, (x) => plain(x), back);
+        await launch(1, async () => {
+          const m = modelOf(pack);
+          assert.deepEqual(await gradients(m, shard(m), back), expected);
+        });
+      });
+});
