@@ -1,4 +1,5 @@
 /** Functions that a running backward pass calls at its end, or when it fails. */
+import { callContext } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFunction } from '../core/options.js';
@@ -69,3 +70,6 @@ export function endingPasses<T>(fn: () => T): T {
     running.length = outer;
   }
 }
+
+/** Whether a backward pass runs: its hooks and second runs of checkpoints are in it. */
+export const isInBackward = (): boolean => callContext.isBackward;

@@ -2,7 +2,7 @@
 export { AccumulateGrad } from './accumulate-grad.js';
 export { isAnomalyEnabled, setDetectAnomaly } from './anomaly.js';
 export { type BackwardOptions, backward, type GradOptions, grad } from './backward.js';
-export { queueCallback } from './backward-callbacks.js';
+export { isInBackward, queueCallback } from './backward-callbacks.js';
 export { Function, FunctionContext } from './function.js';
 export { setGradMemory } from './grad-memory.js';
 export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';

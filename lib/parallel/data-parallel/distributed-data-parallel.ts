@@ -6,7 +6,6 @@ import {
   optionsOf,
   unexpected,
 } from '../../core/options.js';
-import { tensorsWithin } from '../../core/tree.js';
 import { type ProcessGroup, worldGroup } from '../../distributed/index.js';
 import { DTensor } from '../../dtensor/index.js';
 import {
@@ -16,6 +15,7 @@ import {
   nn,
   ShardingError,
   type Tensor,
+  tree,
 } from '../../index.js';
 import { checkNesting, markAs } from '../common/nesting.js';
 import type { ReducedParameter } from './buckets.js';
@@ -165,7 +165,7 @@ export class DistributedDataParallel<
 
   private endForward(result: Result, syncs: boolean): void {
     const reducer = this.#reducer;
-    const outputs = tensorsWithin(result).filter((t) => t.gradFn !== null);
+    const outputs = tree.tensorsWithin(result).filter((t) => t.gradFn !== null);
     const reached = syncs ? reducer.reachedFrom(result) : null;
     endForward(reducer, syncs, reached, outputs.length > 0);
     if (syncs && outputs.length > 0)

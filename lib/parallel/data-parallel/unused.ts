@@ -1,6 +1,5 @@
 /** Which parameters a backward pass will reach. */
-import { tensorsWithin } from '../../core/tree.js';
-import { autograd, type Tensor } from '../../index.js';
+import { autograd, type Tensor, tree } from '../../index.js';
 
 /** The leaves that the graph of the tensors in `result` leads to. */
 export function reachedLeaves(result: unknown): ReadonlySet<Tensor> {
@@ -13,7 +12,7 @@ export function reachedLeaves(result: unknown): ReadonlySet<Tensor> {
     if (node instanceof autograd.AccumulateGrad) leaves.add(node.variable);
     else open.push(node);
   };
-  for (const t of tensorsWithin(result)) {
+  for (const t of tree.tensorsWithin(result)) {
     if (t.gradFn !== null) visit(t.gradFn as autograd.Node);
     else if (t.requiresGrad) leaves.add(t);
   }

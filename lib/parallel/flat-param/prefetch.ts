@@ -1,6 +1,5 @@
 /** The early gathers that a wrapper asks for. */
-import { tensorsWithin } from '../../core/tree.js';
-import { autograd, isGradEnabled } from '../../index.js';
+import { autograd, isGradEnabled, tree } from '../../index.js';
 import type { FSDPState } from '../fully-shard/fsdp-state.js';
 import type { Settings } from './fsdp-options.js';
 
@@ -39,7 +38,7 @@ export class Prefetch {
   onForward(args: readonly unknown[]): void {
     const { afterBackward } = this;
     if (afterBackward === null || !isGradEnabled()) return;
-    const inputs = tensorsWithin(args).filter((t) => t.requiresGrad);
+    const inputs = tree.tensorsWithin(args).filter((t) => t.requiresGrad);
     if (inputs.length > 0) autograd.registerMultiGradHook(inputs, afterBackward, { mode: 'all' });
   }
 

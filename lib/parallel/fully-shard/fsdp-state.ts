@@ -2,8 +2,6 @@
  * The hooks that make a module gather its parameters before forward and backward, and what the
  * modules below one root share. The first module that runs is the root.
  */
-import { callContext } from '../../core/call-context.js';
-import { tensorsWithin } from '../../core/tree.js';
 import { autograd, compiler, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
 import { CommContext } from './comm-context.js';
 import { ForwardHooks } from './forward-hooks.js';
@@ -165,7 +163,7 @@ export class FSDPState implements GroupUser {
 
   /** Whether the capture of a whole step counts a forward, as ops do elsewhere. */
   private get isInOrder(): boolean {
-    return this.group.inStep !== null && !callContext.isBackward;
+    return this.group.inStep !== null && !autograd.isInBackward();
   }
 
   /** Whether the module holds whole parameters for backward. */
@@ -179,7 +177,7 @@ export class FSDPState implements GroupUser {
     if (this.trainingState === TrainingState.PRE_BACKWARD) return false;
     const root = this.initialize();
     // A checkpoint or a hook in backward begins no step.
-    if (root.state === this && !callContext.isBackward) this.beginStep(root);
+    if (root.state === this && !autograd.isInBackward()) this.beginStep(root);
     this.trainingState = TrainingState.FORWARD;
     return true;
   }
@@ -218,7 +216,7 @@ export class FSDPState implements GroupUser {
   private watchInputs(args: readonly unknown[]): void {
     const isCounted = !this.group.isTrainable && isGradEnabled();
     this.hooks = isCounted && !compiler.isCompiling() ? new ForwardHooks(this) : this.sharedHooks;
-    const inputs = isCounted ? tensorsWithin(args).filter((t) => t.requiresGrad) : [];
+    const inputs = isCounted ? tree.tensorsWithin(args).filter((t) => t.requiresGrad) : [];
     if (inputs.length > 0)
       autograd.registerMultiGradHook(inputs, this.hooks.passed, { mode: 'all' });
   }
@@ -235,7 +233,7 @@ export class FSDPState implements GroupUser {
     // A capture that fails has run no op.
     if (result === undefined && compiler.isCompiling()) return undefined;
     // A checkpoint ends its second run as soon as it has what backward needs.
-    if (result === undefined && !callContext.isBackward) return this.afterError(root);
+    if (result === undefined && !autograd.isInBackward()) return this.afterError(root);
     this.group.postForward();
     if (result === undefined) return undefined;
     if (this.isInOrder && isGradEnabled()) root.comm.order.ended(this.group);
@@ -270,7 +268,7 @@ export class FSDPState implements GroupUser {
 
   private watchOutputs(result: unknown): void {
     if (!isGradEnabled()) return;
-    const outputs = tensorsWithin(result).filter((t) => t.requiresGrad);
+    const outputs = tree.tensorsWithin(result).filter((t) => t.requiresGrad);
     if (outputs.length === 0) return;
     autograd.registerMultiGradHook(outputs, this.hooks.before, { mode: 'any' });
   }

@@ -2,9 +2,9 @@
  * A group of parameters that one all-gather makes whole and whose gradients one reduce-scatter
  * reduces: a state machine, which the hooks of modules drive. See `fsdp-state.ts` for the hooks.
  */
-import { callContext } from '../../core/call-context.js';
 import { unexpected } from '../../core/options.js';
 import {
+  autograd,
   compiler,
   type Device,
   type DType,
@@ -260,7 +260,7 @@ export class FSDPParamGroup implements GroupOfOps {
   endForward(kept: KeptForBackward, isRecorded: boolean): void {
     if (this.trainingState !== TrainingState.FORWARD) return;
     if (kept !== 'all') this.freeWhole(kept === 'rows');
-    if (isRecorded && !callContext.isBackward) this.comm?.order.ended(this);
+    if (isRecorded && !autograd.isInBackward()) this.comm?.order.ended(this);
     this.trainingState = TrainingState.IDLE;
     this.user?.forwardEnds();
   }
