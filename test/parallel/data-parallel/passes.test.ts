@@ -177,12 +177,15 @@ describe('passes of DistributedDataParallel', () => {
   );
 
   it(
-    'are refused if they are a second one and the outputs were hidden in an object of a class',
+    'are refused if they are a second one and the outputs were hidden in a private field',
     withRanks(1, () => {
       class Hidden {
-        readonly loss: Tensor;
+        readonly #loss: Tensor;
         constructor(loss: Tensor) {
-          this.loss = loss;
+          this.#loss = loss;
+        }
+        get loss(): Tensor {
+          return this.#loss;
         }
       }
       class Hiding extends nn.Module<[x: Tensor], Hidden> {
