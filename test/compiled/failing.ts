@@ -39,12 +39,6 @@ const ROUNDING = 'it compares ops with the simpler ops of a graph, which round d
 export const failing: readonly Failing[] = [
   listed(
     COUNTS,
-    'autograd/engine.test.ts',
-    'a hook on a module runs once before and once after each backward, then with the gradients of its parameters',
-    AOT,
-  ),
-  listed(
-    COUNTS,
     'parallel/activation-checkpoint/checkpoint-wrapper.test.ts',
     'checkpointWrapper computes the gradients of the model, and runs each block once more',
   ),
