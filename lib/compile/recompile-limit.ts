@@ -35,7 +35,8 @@ export function reportLimit(
 
 /**
  * Captures of one dynamic graph that cost what they cost. A capture takes as long as 20 to 60
- * uncompiled calls, so a size that never comes again is not worth one: bench/notes/host-overhead.md.
+ * uncompiled calls, so a size that never comes again is not worth one: see
+ * bench/notes/host-overhead.md.
  */
 const FIRST_SIZES = 2;
 /** Calls that the captures must have served for each further one. */
@@ -61,9 +62,9 @@ export class UncompiledSizes {
     this.seen.clear();
     process.emitWarning(
       `compile: ${name} is called with new sizes again and again. Each would take a capture, so ` +
-        'calls with new sizes run uncompiled from now on, and those with captured ones as graphs; ' +
-        `one more is captured for each ${CALLS_FOR_A_SIZE} calls that graphs serve. Pad arguments ` +
-        'to a few sizes. dynamic: true, compiler.markDynamic and fullgraph capture each size.',
+        'calls with new sizes run uncompiled from now on, and those with captured ones as ' +
+        `graphs; one more is captured for each ${CALLS_FOR_A_SIZE} calls that graphs serve. Pad ` +
+        'arguments to a few sizes. dynamic: true, compiler.markDynamic and fullgraph capture each size.',
       'CompileWarning',
     );
   }

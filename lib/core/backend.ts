@@ -107,7 +107,7 @@ export interface CaptureHooks {
   dependsOn(path: string, read: () => unknown): void;
   /** Called for what is made once. Throws: the capture begins anew when `prepare` has run. */
   beginsAnewAfter(prepare: () => void): never;
-  /** Called before what only a whole step contains, which `what` names. Throws in other captures. */
+  /** Called before `what`, which only a whole step contains. Throws in other captures. */
   needsWholeStep(what: string): void;
   /** Called before a backward pass. Throws unless the capture runs it as part of the graph. */
   startsBackward(name: string): void;

@@ -261,7 +261,7 @@ export interface CollectiveDetails extends Readonly<Record<string, unknown>> {
    * site.
    */
   readonly calls: readonly { readonly rank: number; readonly op: string; readonly where: string }[];
-  /** The file with the last collectives of this process, if one was written: docs/distributed.md. */
+  /** The file with the last collectives of this process, if one was written. */
   readonly flightRecord?: string;
 }
 

@@ -76,6 +76,7 @@ export function tensorsWithin(value: unknown): Tensor[] {
 
 /** What an object holds. Getters do not run, and binary data holds no tensors. */
 function itemsOf(value: object): readonly unknown[] {
+  if (Array.isArray(value)) return value;
   if (ArrayBuffer.isView(value)) return [];
   const items = value instanceof Map || value instanceof Set ? [...value.values()] : [];
   for (const { value: item } of Object.values(Object.getOwnPropertyDescriptors(value)))

@@ -139,8 +139,8 @@ function checkIsView(op: AnyOp, { noView }: LocalShard): void {
 }
 
 /**
- * The spec of each input; null for numbers. A plain 0-d tensor counts as replicated, and so does one
- * that a captured step makes.
+ * The spec of each input; null for numbers. A plain 0-d tensor counts as replicated, and so does
+ * one that a captured step makes.
  */
 function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Specs {
   const specs: (DTensorSpec | null)[] = [];

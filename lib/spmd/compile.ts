@@ -59,9 +59,9 @@ interface CompiledStep {
  * @throws ArgumentError for options of other types. The step throws ArgumentError that names
  * parameters in no optimizer or in two, where it has optimizers; CompileError for what a graph
  * cannot repeat, such as a value that is read, for an optimizer that takes no step, for too many
- * captures, and for what passes refuse; ShardingError for a model that the step closes over, and for
- * numbers that each rank draws by itself beside distributed tensors. Ranks
- * whose batches have other shapes or dtypes get a CollectiveError that names both
+ * captures, and for what passes refuse; ShardingError for a model that the step closes over, and
+ * for numbers that each rank draws by itself beside distributed tensors. Ranks whose batches have
+ * other shapes or dtypes get a CollectiveError that names both
  * @see PyTorch `torch.distributed._spmd.api.compile`
  * @example
  * const optimizer = new optim.AdamW(model.parameters(), { capturable: true });

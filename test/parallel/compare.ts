@@ -6,6 +6,9 @@ import assert from 'node:assert/strict';
 import { CommDebugMode, DTensor } from '../../lib/distributed.js';
 import type { nn, Tensor } from '../../lib/index.js';
 
+/** What a wrapper adds to the paths of parameters. */
+const WRAPPER = /_fsdp_wrapped_module\./g;
+
 /** The largest difference of two tensors of one shape, as plain values. */
 export async function difference(a: Tensor, b: Tensor): Promise<number> {
   const [x, y] = [a, b].map((t) => (t instanceof DTensor ? t.fullTensor() : t).detach()) as [
@@ -31,7 +34,9 @@ export async function assertClose(
   );
 }
 
-/** All parameters of two modules of one kind, or their gradients. */
+/**
+ * All parameters of two modules of one kind, or their gradients. The first may have wrappers in it.
+ */
 export async function assertAlike(
   actual: nn.AnyModule,
   expected: nn.AnyModule,
@@ -40,7 +45,7 @@ export async function assertAlike(
 ): Promise<void> {
   const others = new Map(expected.namedParameters());
   for (const [name, parameter] of actual.namedParameters()) {
-    const other = others.get(name) as nn.Parameter;
+    const other = others.get(name.replaceAll(WRAPPER, '')) as nn.Parameter;
     const [a, b] = of === 'values' ? [parameter, other] : [parameter.grad, other.grad];
     assert.ok(a !== null && b !== null, `${name} has a gradient`);
     await assertClose(a, b, `${of} of ${name}`, tolerance);

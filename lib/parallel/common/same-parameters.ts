@@ -61,6 +61,27 @@ export function comparingOwners<T>(
   return withPurpose(`of the ${of} of ${owner}\n${SAME_ORDER}`, fn);
 }
 
+/**
+ * The collectives of a module that all its ranks call: the first compares the parameters, later
+ * ones whose they are.
+ */
+export class ComparedCollectives {
+  private isCompared = false;
+  private readonly of: 'parameters' | 'gradients';
+  private readonly list: ParameterList;
+
+  constructor(of: 'parameters' | 'gradients', list: ParameterList) {
+    this.of = of;
+    this.list = list;
+  }
+
+  run<T>(fn: () => T): T {
+    const { of, list, isCompared } = this;
+    this.isCompared = true;
+    return isCompared ? comparingOwners(of, list, fn) : comparingParameters(list, fn);
+  }
+}
+
 /** `1-5 3fa2c1, 6-10 …`: a hash for every few parameters. */
 function hashesOf(texts: readonly string[]): string {
   const each = Math.ceil(texts.length / HASHES);

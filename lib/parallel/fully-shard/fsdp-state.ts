@@ -166,12 +166,6 @@ export class FSDPState implements GroupUser {
     return this.group.inStep !== null && !autograd.isInBackward();
   }
 
-  /** Whether the module holds whole parameters for backward. */
-  private get holdsWhole(): boolean {
-    const { inStep, isHeldForBackward } = this.group;
-    return inStep?.holdsWhole ?? isHeldForBackward;
-  }
-
   /** A forward begins. False where backward holds the parameters. @internal */
   forwardBegins(): boolean {
     if (this.trainingState === TrainingState.PRE_BACKWARD) return false;
@@ -225,7 +219,7 @@ export class FSDPState implements GroupUser {
   private postForward(result: unknown): unknown {
     if (this.runsAgain) {
       // A checkpoint in a checkpoint runs a part of the module again after this.
-      if (!this.holdsWhole) this.group.useSharded();
+      if (this.group.inStep?.holdsWhole === false) this.group.useSharded();
       return this.castOutputs(result);
     }
     const { root } = this;

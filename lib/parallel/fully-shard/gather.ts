@@ -11,7 +11,7 @@ import {
 } from '../../distributed/index.js';
 import { cat, foreachCopy_, type Tensor } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
-import { comparingOwners, comparingParameters } from '../common/same-parameters.js';
+import { ComparedCollectives } from '../common/same-parameters.js';
 import type { Layout } from './flat-shard.js';
 import type { MemoryPlan } from './group-memory.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -31,8 +31,7 @@ export class Gather {
   private readonly own: readonly Tensor[];
   /** Whether the shards have another dtype or device than the whole. */
   private readonly isCast: boolean;
-  /** Whether the ranks have compared their parameters. */
-  private isCompared = false;
+  private readonly compared: ComparedCollectives;
   /** The parts of the flat shard that are gathered, and that shard. */
   private sources: { readonly of: Tensor; readonly parts: readonly Tensor[] } | null = null;
 
@@ -41,6 +40,7 @@ export class Gather {
     this.layout = layout;
     this.whole = whole;
     this.isCast = isCast;
+    this.compared = new ComparedCollectives('parameters', plan.list);
     const { parameters, mesh, device } = plan;
     const { dtype } = whole.memory;
     const { ranks } = mesh;
@@ -92,19 +92,13 @@ export class Gather {
     return kept.split(this.outputs.map((output) => output.numel() / ranks));
   }
 
-  /** The first gather compares the parameters of the ranks, later ones whose they are. */
   private gather(inputs: readonly Tensor[], group: ProcessGroup): void {
-    const { plan, outputs, isCompared } = this;
+    const { plan, outputs, compared } = this;
     const gather = (): void => {
       if (outputs.length > 1) allGatherIntoTensorCoalesced(outputs, inputs, { group });
       else allGatherIntoTensor(outputs[0] as Tensor, inputs[0] as Tensor, { group });
     };
-    this.isCompared = true;
-    withCallSite(plan.site, () =>
-      isCompared
-        ? comparingOwners('parameters', plan.list, gather)
-        : comparingParameters(plan.list, gather),
-    );
+    withCallSite(plan.site, () => compared.run(gather));
   }
 
   /** Copies the parameters that are gathered as rows to where modules use them. */

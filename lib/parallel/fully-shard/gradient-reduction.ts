@@ -1,7 +1,6 @@
 /** The reduction of a group's gradients: pack, reduce-scatter, all-reduce over replicas, unpack. */
 import {
   allReduce,
-  type ProcessGroup,
   reduceScatterTensor,
   withCallSite,
   withPurpose,
@@ -9,8 +8,8 @@ import {
 import { type Device, type DType, empty, float16, keep, type Tensor, zeros } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
 import {
+  ComparedCollectives,
   comparingOwners,
-  comparingParameters,
   type ParameterList,
 } from '../common/same-parameters.js';
 import type { CommContext } from './comm-context.js';
@@ -47,11 +46,12 @@ export class GradientReduction {
   /** The sum of shards of passes that did not reduce over the replicas. */
   private partial: { readonly flat: Tensor; readonly starts: Starts } | null = null;
 
-  /** Whether the replicas have compared their parameters. */
-  private isCompared = false;
+  /** Those over replicas: gathers are among the ranks that shard. */
+  private readonly compared: ComparedCollectives;
 
   constructor(plan: ReductionPlan) {
     this.plan = plan;
+    this.compared = new ComparedCollectives('gradients', plan.list);
     const { parameters, mesh, reduceDtype, device } = plan;
     const each = parameters.reduce((sum, { paddedNumel }) => sum + paddedNumel, 0);
     this.input = new RefillableBuffer(each * mesh.ranks, reduceDtype, device);
@@ -198,20 +198,14 @@ export class GradientReduction {
     this.partial = null;
   }
 
-  /** The first one compares the parameters of the replicas: gathers are among those that shard. */
-  private allReduce(flat: Tensor, group: ProcessGroup): void {
-    const { isCompared, op, plan } = this;
-    const reduce = (): unknown => allReduce(flat, { op, group });
-    this.isCompared = true;
-    if (isCompared) comparingOwners('gradients', plan.list, reduce);
-    else comparingParameters(plan.list, reduce);
-  }
-
   /** The gradients of the shards, from their sums over the ranks that shard. */
   private overReplicas(flat: Tensor): Tensor {
     const { mesh, reduceDtype, dtype, device, offload, site } = this.plan;
     const { replicas } = mesh;
-    if (replicas !== null) withCallSite(site, () => this.allReduce(flat, replicas));
+    if (replicas !== null) {
+      const reduce = (): unknown => allReduce(flat, { op: this.op, group: replicas });
+      withCallSite(site, () => this.compared.run(reduce));
+    }
     // On the stream of the reduction, so that compute does not wait for it.
     return (replicas ?? mesh.group).onStream(device, () => {
       if (reduceDtype === float16) flat.div_(this.rankCount / this.divisorBefore);

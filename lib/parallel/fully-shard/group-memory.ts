@@ -39,6 +39,12 @@ export interface MemoryPlan {
   readonly list: ParameterList;
 }
 
+/** A plan before the root says where the module is. */
+export const unnamedPlan = (
+  owner: Owner,
+  plan: Omit<MemoryPlan, 'site' | 'owner' | 'list'>,
+): MemoryPlan => ({ ...plan, site: 'fullyShard', owner, list: { owner: '', texts: [] } });
+
 /** The plan with who calls the collectives: `op` on the module at a path. */
 export function namedPlan(plan: MemoryPlan, op: string, path: string): MemoryPlan {
   const owner = path === '' ? 'the root' : `"${path}"`;

@@ -29,3 +29,12 @@ export function placeAsParameters(
     each.set(parameter);
   }
 }
+
+/** The last forward with gradients, for a second run in backward. */
+export interface RecordedForward {
+  readonly whole: readonly Tensor[];
+  /** Whether a graph runs it: modules keep the sharded parameters. */
+  readonly isInGraph: boolean;
+}
+
+export const NOT_RECORDED: RecordedForward = { whole: [], isInGraph: false };

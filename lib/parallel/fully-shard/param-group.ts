@@ -17,8 +17,14 @@ import { GroupInStep, OfStep } from './captured-step.js';
 import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
 import { checkDtypes, checkMaterialized } from './group-checks.js';
-import { flatShardOf, GroupMemory, type MemoryPlan, namedPlan } from './group-memory.js';
-import { placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
+import {
+  flatShardOf,
+  GroupMemory,
+  type MemoryPlan,
+  namedPlan,
+  unnamedPlan,
+} from './group-memory.js';
+import { NOT_RECORDED, placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
 import {
   type Description,
   endForward,
@@ -73,10 +79,7 @@ export class FSDPParamGroup implements GroupOfOps {
   private comm: CommContext | null = null;
   private memory: GroupMemory | null = null;
   private reduction: GradientReduction | null = null;
-  /** The whole parameters of the last forward with gradients, for a second run in backward. */
-  private whole: readonly Tensor[] = [];
-  /** Whether a graph runs that forward: its modules keep the sharded parameters. */
-  private isInGraph = false;
+  private recorded = NOT_RECORDED;
   /** Those of the forward that is running. */
   private inUse: readonly Tensor[] = [];
   private isGathering = false;
@@ -99,21 +102,15 @@ export class FSDPParamGroup implements GroupOfOps {
     this.parameters = parameters;
     this.module = module;
     this.precision = precision ?? new MixedPrecisionPolicy();
-    this.plan =
-      parameters.length === 0 || mesh === null || device === null
-        ? null
-        : {
-            parameters,
-            mesh,
-            postForwardMesh,
-            device,
-            paramDtype: this.precision.paramDtype,
-            offload: offload ?? new OffloadPolicy(),
-            site: 'fullyShard',
-            owner: this,
-            list: { owner: '', texts: [] },
-          };
-    if (this.plan === null) return;
+    this.plan = null;
+    if (parameters.length === 0 || mesh === null || device === null) return;
+    const { paramDtype } = this.precision;
+    const memory = { mesh, postForwardMesh, device, paramDtype };
+    this.plan = unnamedPlan(this, {
+      ...memory,
+      parameters,
+      offload: offload ?? new OffloadPolicy(),
+    });
     checkDtypes(this.parameters);
     flatShardOf(this.plan, (parameter) => parameter.takeShard(parameter.shard()));
   }
@@ -186,6 +183,7 @@ export class FSDPParamGroup implements GroupOfOps {
     if (this.gathered !== versionOf(this.parameters)) this.freeAll();
   }
 
+  /** Frees all that was gathered, also what a smaller group keeps for backward. */
   private freeAll(): void {
     this.dropGather();
     this.useSharded();
@@ -234,7 +232,7 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   useWholeOfForward(): void {
-    placeWhole(this.parameters, this.whole);
+    placeWhole(this.parameters, this.recorded.whole);
   }
 
   /** @internal */
@@ -251,7 +249,7 @@ export class FSDPParamGroup implements GroupOfOps {
     // Autograd gives each forward a history of its own; graphs have none.
     const whole = (isInGraph ? this.memory?.lastingWhole() : this.memory?.wholeParameters()) ?? [];
     if (!isForward) return whole;
-    if (isInGraph) [this.whole, this.isInGraph] = [whole, true];
+    if (isInGraph) this.recorded = { whole, isInGraph };
     this.user?.forwardGathered();
     return whole;
   }
@@ -279,7 +277,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
     // A run of a graph has others.
     if (isGradEnabled() && !compiler.isCompiling())
-      [this.whole, this.isInGraph] = [this.inUse, false];
+      this.recorded = { whole: this.inUse, isInGraph: false };
     this.inStep?.forwardBegan(this.inUse);
     placeWhole(this.parameters, this.inUse);
   }
@@ -311,7 +309,7 @@ export class FSDPParamGroup implements GroupOfOps {
     if (!this.unshardsInBackward) return;
     this.waitForUnshard();
     // An activation checkpoint in the module runs its forward again, without these hooks.
-    if (!this.isInGraph) this.useWholeOfForward();
+    if (!this.recorded.isInGraph) this.useWholeOfForward();
   }
 
   /** @internal */
@@ -360,7 +358,7 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   afterBackward(): void {
-    if (!this.isInGraph) this.useSharded();
+    if (!this.recorded.isInGraph) this.useSharded();
     if (this.reshardsAfterBackward) this.freeWhole(false);
     this.trainingState = TrainingState.IDLE;
     this.user?.backwardEnded();
@@ -390,10 +388,11 @@ export class FSDPParamGroup implements GroupOfOps {
     this.freeAll();
     this.reduction?.clear();
     this.trainingState = TrainingState.IDLE;
-    this.whole = [];
+    this.recorded = NOT_RECORDED;
     this.comm?.order.remove(this);
   }
 
+  /** The path and the class of its module. */
   toString(): string {
     return `FSDPParamGroup(${this.path || 'root'}, ${this.module.constructor.name})`;
   }
