@@ -117,13 +117,22 @@ async function weightMap(source: string): Promise<Record<string, string>> {
     throw bad((error as Error).message);
   }
   if (typeof map !== 'object' || map === null) throw bad('expected "weight_map" to be an object');
-  return Object.fromEntries(
-    Object.entries(map).map(([name, file]) => {
-      if (typeof file !== 'string' || path.basename(file) !== file)
-        throw bad(`"${String(file)}" is not a file of the folder`);
-      return [name, path.join(source, file)];
-    }),
-  );
+  // A million names share the path of a file.
+  const paths = new Map<unknown, string>();
+  const files = map as Record<string, string>;
+  for (const name in files) {
+    const file: unknown = files[name];
+    const known = paths.get(file);
+    if (known !== undefined) {
+      files[name] = known;
+      continue;
+    }
+    if (typeof file !== 'string' || path.basename(file) !== file)
+      throw bad(`"${String(file)}" is not a file of the folder`);
+    files[name] = path.join(source, file);
+    paths.set(file, files[name]);
+  }
+  return files;
 }
 
 async function namesOf(file: string): Promise<Record<string, string>> {
@@ -161,7 +170,8 @@ function matchNames(
   const byFile = new Map<string, Wanted[]>();
   const loaded = new Set<Tensor>();
   const unexpectedNames: string[] = [];
-  for (const [name, file] of Object.entries(files)) {
+  for (const name in files) {
+    const file = files[name] as string;
     const key = rename(name);
     if (key === null) continue;
     const tensor = Object.hasOwn(state, key) ? state[key] : undefined;
@@ -171,7 +181,9 @@ function matchNames(
     }
     if (loaded.has(tensor)) continue; // a shared parameter under its other name
     loaded.add(tensor);
-    byFile.set(file, [...(byFile.get(file) ?? []), { name, key, tensor }]);
+    const wanted = byFile.get(file) ?? [];
+    wanted.push({ name, key, tensor });
+    byFile.set(file, wanted);
   }
   const missing = Object.entries(state).flatMap(([key, t]) => (loaded.has(t) ? [] : [key]));
   if (strict && (missing.length > 0 || unexpectedNames.length > 0))
