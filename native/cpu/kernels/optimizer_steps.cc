@@ -60,10 +60,14 @@ struct Adam {
   bool decoupled, maximize;
 };
 
-// `largest`: the maxima of the second moments (AMSGrad), or null.
-template <class T>
-inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g, T* m1, T* m2,
-                                                T* largest, int64_t n) {
+// `largest`: the maxima of the second moments (AMSGrad), which other steps do not read. Without
+// __restrict the compiler would compare each pair of rows, which are too many for it, and compute
+// one element at a time.
+template <bool kAmsgrad, class T>
+inline __attribute__((always_inline)) void adam(const Adam& a, T* __restrict p,
+                                                const T* __restrict g, T* __restrict m1,
+                                                T* __restrict m2, T* __restrict largest,
+                                                int64_t n) {
   const T beta2 = T(a.beta2), eps = T(a.eps), decay = T(a.weight_decay), step = T(a.step_size);
   const T root2 = T(a.root2), scale = T(a.maximize ? -a.grad_scale : a.grad_scale);
   const T keep = T(1 - a.lr * a.weight_decay), rest1 = T(1 - a.beta1), rest2 = T(1 - a.beta2);
@@ -79,7 +83,7 @@ inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g,
     m1[i] = first;
     m2[i] = second;
     T top = second;
-    if (largest) largest[i] = top = m::maximum(largest[i], second);
+    if constexpr (kAmsgrad) largest[i] = top = m::maximum(largest[i], second);
     p[i] = param - step * (first / (m::sqrt(top) / root2 + eps));
   }
 }
@@ -110,13 +114,20 @@ inline __attribute__((always_inline)) void sgd(const Sgd& s, T* p, const T* g, T
 }
 
 // target_clones does not apply to templates, so each clone is a function that inlines one.
-SW_CLONES void adam_row(const Adam& a, float* p, const float* g, float* m1, float* m2, float* top,
-                        int64_t n) {
-  adam(a, p, g, m1, m2, top, n);
+SW_CLONES void adam_row(const Adam& a, float* p, const float* g, float* m1, float* m2, int64_t n) {
+  adam<false, float>(a, p, g, m1, m2, nullptr, n);
+}
+SW_CLONES void amsgrad_row(const Adam& a, float* p, const float* g, float* m1, float* m2,
+                           float* top, int64_t n) {
+  adam<true>(a, p, g, m1, m2, top, n);
 }
 SW_CLONES void adam_row(const Adam& a, double* p, const double* g, double* m1, double* m2,
-                        double* top, int64_t n) {
-  adam(a, p, g, m1, m2, top, n);
+                        int64_t n) {
+  adam<false, double>(a, p, g, m1, m2, nullptr, n);
+}
+SW_CLONES void amsgrad_row(const Adam& a, double* p, const double* g, double* m1, double* m2,
+                           double* top, int64_t n) {
+  adam<true>(a, p, g, m1, m2, top, n);
 }
 SW_CLONES void sgd_row(const Sgd& s, float* p, const float* g, float* buffer, int64_t n) {
   sgd(s, p, g, buffer, n);
@@ -177,10 +188,11 @@ Status adam_steps(const KernelCall& call, int32_t from, int32_t count, Of&& of) 
           second(call.input(3 * count + i), chunk, buffers[3]);
       const TensorView& top = call.input(4 * count + i);
       if (top.is_immediate) {
-        adam_row(adam, param.data, grad.data, first.data, second.data, nullptr, chunk.count);
+        adam_row(adam, param.data, grad.data, first.data, second.data, chunk.count);
       } else {
         Elements<T> largest(top, chunk, buffers[4]);
-        adam_row(adam, param.data, grad.data, first.data, second.data, largest.data, chunk.count);
+        amsgrad_row(adam, param.data, grad.data, first.data, second.data, largest.data,
+                    chunk.count);
         largest.store();
       }
       param.store();
