@@ -2,7 +2,6 @@
 import { ArgumentError } from './errors.js';
 import { layers } from './hooks.js';
 import { checkFlag, checkFunction, checkSynchronous, optionsOf, unexpected } from './options.js';
-import { isPlain } from './plain-object.js';
 import {
   closeScope,
   currentScope,
@@ -13,7 +12,7 @@ import {
 } from './scope-stack.js';
 import { FAKE_HANDLE } from './storage.js';
 import { Tensor } from './tensor.js';
-import { ValuesAndIndices } from './values-and-indices.js';
+import { tensorsWithin } from './tree.js';
 
 /**
  * A scope that {@link scope} opened without a function; disposing of it frees the tensors created
@@ -47,8 +46,8 @@ export class OpenScope {
 
 /**
  * Runs `fn` and frees the memory of every tensor created inside, except those it returns (alone, or
- * in arrays, plain objects, maps), those kept with {@link keep}, parameters' gradients, and values
- * that a live autograd graph needs.
+ * in arrays, objects, maps and sets), those kept with {@link keep}, parameters' gradients, and
+ * values that a live autograd graph needs.
  *
  * `fn` must be synchronous: tensors that other code creates during an `await` would belong to the
  * scope too.
@@ -165,23 +164,13 @@ export function keep<T extends Tensor>(t: T): T {
   return t;
 }
 
-/**
- * Finds the storages of a returned value: a tensor, or tensors in arrays, plain objects, maps and
- * sets.
- */
+/** Finds the storages of the tensors that a returned value leads to. */
 function findStorages(value: unknown, found: KeptStorages): void {
-  if (value instanceof Tensor) {
-    for (const t of [value, value.gradTensor]) {
+  for (const result of value instanceof Tensor ? [value] : tensorsWithin(value))
+    for (const t of [result, result.gradTensor]) {
       if (!t?.storage) continue;
       const tensors = found.get(t.storage);
       if (tensors === undefined) found.set(t.storage, new Set([t]));
       else tensors.add(t);
     }
-  } else if (Array.isArray(value) || value instanceof Set) {
-    for (const item of value) findStorages(item, found);
-  } else if (value instanceof Map) {
-    for (const item of value.values()) findStorages(item, found);
-  } else if (isPlain(value) || value instanceof ValuesAndIndices) {
-    for (const item of Object.values(value)) findStorages(item, found);
-  }
 }

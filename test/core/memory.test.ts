@@ -26,6 +26,23 @@ describe('a scope', () => {
     assert.equal(allocated(), before);
   });
 
+  it('keeps the tensors of a returned object of any kind', () => {
+    class Output {
+      values: Tensor;
+      readonly others: Set<Tensor>;
+      constructor() {
+        this.values = ones([1000]);
+        this.others = new Set([ones([10])]);
+        ones([5]);
+      }
+    }
+    const outer = scope(() => [scope(() => new Output())]);
+    const bare = scope(() => Object.assign(Object.create(null), { values: ones([2]) }));
+    assert.equal(outer[0]?.values.sum().item(), 1000);
+    assert.equal([...(outer[0]?.others ?? [])][0]?.sum().item(), 10);
+    assert.equal(bare.values.sum().item(), 2);
+  });
+
   it('ends with its `using` block, and ends inner scopes that are still open', () => {
     memory.collect();
     const before = allocated();

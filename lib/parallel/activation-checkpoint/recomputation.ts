@@ -90,7 +90,10 @@ export class Recomputation {
     this.plan = plan;
     const tensors = tree.tensors(args);
     this.needGrad = tensors.map((t) => t.requiresGrad);
-    const kept = new KeptTensors(tensors);
+    // Those in instances of classes have no places: the instances themselves are passed again.
+    const inPlaces = new Set(tensors);
+    const others = tree.tensorsWithin(args).filter((t) => !inPlaces.has(t));
+    const kept = new KeptTensors([...tensors, ...others]);
     this.kept = kept;
     // A copy of lists and objects: the program may change its own.
     this.args = tree.map(() => kept.place, args) as readonly unknown[];

@@ -78,13 +78,12 @@ export class GradientReduction {
 
   /** Adds gradients to those that a later reduction takes along. */
   accumulate(grads: Gradients): void {
-    const { reduceDtype, parameters } = this.plan;
+    const { reduceDtype } = this.plan;
     for (const [i, grad] of grads.entries()) {
       if (grad === null) continue;
-      const local = (parameters[i] as ShardedParameter).localGradient(grad).detach();
       const before = this.accumulated[i];
-      if (before) before.add_(local);
-      else this.accumulated[i] = keep(local.to(reduceDtype, { copy: true }).contiguous());
+      if (before) before.add_(grad.detach());
+      else this.accumulated[i] = keep(grad.detach().to(reduceDtype, { copy: true }).contiguous());
     }
   }
 
@@ -152,12 +151,10 @@ export class GradientReduction {
   }
 
   private pack(grads: Gradients, present: readonly ShardedParameter[]): Tensor {
-    const { parameters, mesh } = this.plan;
+    const { mesh } = this.plan;
     const each = present.reduce((sum, { paddedNumel }) => sum + paddedNumel, 0);
     const packed = this.input.allocate().narrow(0, 0, each * mesh.ranks);
-    const local = grads.flatMap((grad, i) =>
-      grad === null ? [] : [(parameters[i] as ShardedParameter).localGradient(grad)],
-    );
+    const local = grads.filter((grad) => grad !== null);
     packGradients(local, present, packed, mesh.ranks);
     return packed;
   }

@@ -15,6 +15,14 @@ export function placeWhole(
   for (const [i, t] of whole.entries()) parameters[i]?.set(t);
 }
 
+/** Whole parameters as modules use them: with tensor parallelism distributed ones. */
+export function asUsed(
+  parameters: readonly ShardedParameter[],
+  whole: readonly Tensor[],
+): readonly Tensor[] {
+  return whole.map((t, i) => (parameters[i] as ShardedParameter).asUsed(t));
+}
+
 /** Modules hold whole parameters without history, to be read or written. */
 export function placeAsParameters(
   parameters: readonly ShardedParameter[],
@@ -22,7 +30,7 @@ export function placeAsParameters(
 ): void {
   for (const [i, t] of whole.entries()) {
     const each = parameters[i] as ShardedParameter;
-    const parameter = new nn.Parameter(t, each.parameter.requiresGrad);
+    const parameter = new nn.Parameter(each.asUsed(t), each.parameter.requiresGrad);
     parameter.replacedBecause =
       `"${each.path}" is whole only until reshard(). Make the optimizer outside of unshard() ` +
       'and reshard().';

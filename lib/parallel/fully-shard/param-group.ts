@@ -24,7 +24,7 @@ import {
   namedPlan,
   unnamedPlan,
 } from './group-memory.js';
-import { NOT_RECORDED, placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
+import { asUsed, NOT_RECORDED, placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
 import {
   type Description,
   endForward,
@@ -249,7 +249,7 @@ export class FSDPParamGroup implements GroupOfOps {
     // Autograd gives each forward a history of its own; graphs have none.
     const whole = (isInGraph ? this.memory?.lastingWhole() : this.memory?.wholeParameters()) ?? [];
     if (!isForward) return whole;
-    if (isInGraph) this.recorded = { whole, isInGraph };
+    if (isInGraph) this.recorded = { whole: asUsed(this.parameters, whole), isInGraph };
     this.user?.forwardGathered();
     return whole;
   }
@@ -267,7 +267,7 @@ export class FSDPParamGroup implements GroupOfOps {
   describeWhole(): Description[] {
     if (this.memory === null) return [];
     const { computeDtype: dtype, device } = this.memory;
-    return this.parameters.map(({ wholeShape: shape }) => ({ shape, dtype, device }));
+    return this.parameters.map(({ shape }) => ({ shape, dtype, device }));
   }
 
   /** @internal */
@@ -275,11 +275,12 @@ export class FSDPParamGroup implements GroupOfOps {
     const shards = this.parameters.map(({ parameter }) => parameter);
     const whole = unshard(shards, this, this.keptForBackward() === 'rows');
     this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
+    const used = asUsed(this.parameters, this.inUse);
     // A run of a graph has others.
     if (isGradEnabled() && !compiler.isCompiling())
-      this.recorded = { whole: this.inUse, isInGraph: false };
-    this.inStep?.forwardBegan(this.inUse);
-    placeWhole(this.parameters, this.inUse);
+      this.recorded = { whole: used, isInGraph: false };
+    this.inStep?.forwardBegan(used);
+    placeWhole(this.parameters, used);
   }
 
   /** @internal */

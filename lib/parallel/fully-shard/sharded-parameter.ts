@@ -162,11 +162,6 @@ export class ShardedParameter {
     return false;
   }
 
-  /** The shape of the whole parameter: with tensor parallelism that of the distributed tensor. */
-  get wholeShape(): Shape {
-    return this.tensorParallel === null ? this.shape : this.parameter.shape;
-  }
-
   /** The memory of this rank's shard, without history. */
   shard(): Tensor {
     return noGrad(() => localOf(this.parameter).detach());
@@ -179,20 +174,17 @@ export class ShardedParameter {
     return whole.narrow(this.dim, offset, size);
   }
 
-  /** The whole parameter in a flat buffer, as modules use it. */
+  /** The whole parameter in a flat buffer: with tensor parallelism the local shard of that. */
   unsharded(flat: Tensor, offset: number): Tensor {
-    const whole = flat.asStrided(this.shape, this.strides, offset);
+    return flat.asStrided(this.shape, this.strides, offset);
+  }
+
+  /** The whole parameter as modules use it. Its gradient comes in the parameter's placements. */
+  asUsed(whole: Tensor): Tensor {
     if (this.tensorParallel === null) return whole;
     const { mesh, placements } = this.tensorParallel;
     const { shape } = this.parameter;
     return DTensor.fromLocal(whole, mesh, placements, { shape, stride: contiguousStrides(shape) });
-  }
-
-  /** The local part of a gradient of the unsharded parameter, in the parameter's placements. */
-  localGradient(grad: Tensor): Tensor {
-    if (this.tensorParallel === null || !(grad instanceof DTensor)) return grad;
-    const { mesh, placements } = this.tensorParallel;
-    return grad.redistribute(mesh, placements).toLocal();
   }
 
   /** Adds a gradient of the shard to that of the parameter. */

@@ -20,6 +20,7 @@ import {
   noGrad,
   ones,
   randn,
+  scope,
   type Tensor,
   tensor,
 } from '../../../lib/index.js';
@@ -150,6 +151,32 @@ describe('checkpoint', () => {
     list.length = 0;
     y.backward();
     assert.ok((x.grad as Tensor).allclose(noGrad(() => x.exp().cos().mul(x.exp()))));
+  });
+
+  it('takes and gives tensors in instances of classes', () => {
+    class State {
+      readonly value: Tensor;
+      constructor(value: Tensor) {
+        this.value = value;
+      }
+    }
+    manualSeed(3);
+    const layer = new nn.Linear(3, 3);
+    const x = ones([2, 3]);
+    type Step = (state: State) => State;
+    const trained = (run: (fn: Step, state: State) => State): unknown => {
+      layer.zeroGrad();
+      scope(() => {
+        const step: Step = (state) => new State(layer(state.value.tanh()));
+        const last = [0, 1, 2].reduce((state) => run(step, state), new State(x.mul(0.5)));
+        last.value.square().sum().backward();
+      });
+      return gradOf(layer.weight);
+    };
+    assert.deepEqual(
+      trained((fn, state) => scope(() => checkpoint(fn, state))),
+      trained((fn, state) => fn(state)),
+    );
   });
 
   it('gives gradients to tensors that the function closes over', () => {
