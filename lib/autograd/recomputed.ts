@@ -1,6 +1,7 @@
 /** `recomputed`: marks code that backward runs again, so that graphs compute its values again. */
 import type { RecomputedRegion } from '../core/backend.js';
 import { layers } from '../core/hooks.js';
+import { moduleCalls } from '../core/module-calls.js';
 import { checkFlag, checkFunction, optionsOf, unexpected } from '../core/options.js';
 import { drawsAgain } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
@@ -67,11 +68,29 @@ export function recomputed<A extends readonly unknown[], R, S>(
   if (policy !== null) checkFunction('recomputed', 'policy', policy);
   const { capture } = layers.backend;
   if (capture === null || !isGradEnabled())
-    return run(fn as unknown as AnyFunction, args, settings, drawsAgain()) as R;
+    return run(callingAsNow(fn as unknown as AnyFunction), args, settings, drawsAgain()) as R;
   const region = { run: run as RecomputedRegion['run'], settings, preservesRng, policy };
   return capture.recomputes(region, fn, args);
 }
 
 type AnyFunction = (...args: readonly unknown[]) => unknown;
+
+/**
+ * The function, in which the modules that are compiled now are so in each run: compiled and
+ * uncompiled modules save different tensors.
+ */
+function callingAsNow(fn: AnyFunction): AnyFunction {
+  const { run } = moduleCalls;
+  if (run === null) return fn;
+  return (...args) => {
+    const before = moduleCalls.run;
+    moduleCalls.run = run;
+    try {
+      return fn(...args);
+    } finally {
+      moduleCalls.run = before;
+    }
+  };
+}
 
 const isList = (value: unknown): boolean => Array.isArray(value);

@@ -23,6 +23,7 @@ import {
   memory,
   nn,
   noGrad,
+  ones,
   randn,
   scope,
   type Tensor,
@@ -299,6 +300,32 @@ describe('a compiled function breaks at a checkpoint', () => {
       }
       assert.ok(isDeepStrictEqual(results[1], results[0]));
     });
+
+  it('with modules in it that are compiled one by one, which are so when it runs again', () => {
+    class Output {
+      readonly value: Tensor;
+      constructor(value: Tensor) {
+        this.value = value;
+      }
+    }
+    const gradOf = (run: (fn: (x: Tensor) => Output) => (x: Tensor) => Output): unknown => {
+      manualSeed(3);
+      const layers = new nn.Sequential(new nn.Linear(4, 5), new nn.Tanh(), new nn.Linear(5, 4));
+      // A result in an instance of a class breaks the graph.
+      const step = run((x) => checkpoint((t: Tensor) => new Output(layers(t)), x));
+      step(ones([2, 4]))
+        .value.square()
+        .sum()
+        .backward();
+      return [...layers.parameters()].map((p) => p.grad?.tolist());
+    };
+    const expected = gradOf((fn) => fn);
+    for (const backend of [...backends, 'inductor'] as const)
+      assert.deepEqual(
+        gradOf((fn) => compile(fn, { backend })),
+        expected,
+      );
+  });
 
   it('names the place of what it cannot compute again', () => {
     const model = new nn.Sequential(new nn.Linear(2, 2), new nn.BatchNorm1d(2));
