@@ -248,7 +248,7 @@ export class Captures {
     const sample =
       captured instanceof CompileError || captured instanceof WholeStep
         ? null
-        : sampleOf(captured.graph, collector.constantTensors, inputs);
+        : sampleOf(captured.graph, collector, inputs);
     const serving = sample === null ? null : dynamic.serving(sample);
     if (isFull && serving === null) {
       dynamic.missed();

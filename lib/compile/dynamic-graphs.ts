@@ -148,12 +148,10 @@ export const sizesOf = ({ sample }: DynamicGraph, inputs: readonly Tensor[]): nu
   sizesIn(sample.graph.symbols, (i) => inputs[i]?.sizes);
 
 /** A copy of a captured graph, which the backend does not change. */
-export function sampleOf(
-  graph: Graph,
-  outer: ReadonlySet<Tensor>,
-  inputs: readonly Tensor[],
-): Sample {
-  return { graph: copyGraph(graph).graph, outer, facts: factsOf([...inputs, ...outer]) };
+export function sampleOf(graph: Graph, guards: GuardCollector, inputs: readonly Tensor[]): Sample {
+  const outer = guards.constantTensors;
+  const facts = [...factsOf([...inputs, ...outer]), ...guards.statesSeen()];
+  return { graph: copyGraph(graph).graph, outer, facts };
 }
 
 /** The modes, and of tensors what is no size: their history and which of them share memory. */

@@ -7,6 +7,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { Tensor } from '../../core/tensor.js';
+import { sameStructure } from '../autograd-capture/structure.js';
 import { copyAtSizes, copyGraph } from '../graph/copy.js';
 import type { Graph } from '../graph/graph.js';
 import { formatMeta, type Node, type Value, type ValueMeta } from '../graph/node.js';
@@ -67,7 +68,7 @@ export function sameAtSizes(dynamic: Sample, captured: Sample): boolean {
 }
 
 const sameFacts = (a: Sample, b: Sample): boolean =>
-  a.facts.length === b.facts.length && a.facts.every((fact, i) => Object.is(fact, b.facts[i]));
+  a.facts.length === b.facts.length && a.facts.every((fact, i) => sameStructure(fact, b.facts[i]));
 
 /** Says where captures disagree. */
 class Disagreement extends Error {}

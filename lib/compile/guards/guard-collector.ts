@@ -143,6 +143,11 @@ export class GuardCollector {
     if (!state.isEmpty) this.states.push(state);
   }
 
+  /** The values so far, with their paths. */
+  statesSeen(): unknown[] {
+    return this.states.flatMap(({ path, expected }) => [path, expected]);
+  }
+
   /** Adds an optimizer whose step the function takes. */
   addOptimizer(optimizer: object): void {
     this.optimizers.add(optimizer);

@@ -1,20 +1,21 @@
 /** What a program says of itself that decides what a graph contains: guards compare its value. */
 import { shown } from '../../core/options.js';
 import { isPlain } from '../../core/plain-object.js';
+import { mapLeaves } from '../../core/tree.js';
 import { sameStructure } from '../autograd-capture/structure.js';
 import { type Difference, propertyPath } from './facts.js';
 
 /** The value of a function, compared by items in arrays and plain objects. */
 export class StateFacts {
-  private readonly path: string;
+  readonly path: string;
   private readonly read: () => unknown;
-  private readonly expected: unknown;
+  readonly expected: unknown;
 
   /** Compares with the value now. */
   constructor(path: string, read: () => unknown) {
     this.path = path;
     this.read = read;
-    this.expected = read();
+    this.expected = mapLeaves((leaf) => leaf, read()); // a copy: the program may change its own
   }
 
   /** Whether there is a value to compare. */

@@ -8,6 +8,7 @@ import {
   compiler,
   graphBreak,
   IndexError,
+  library,
   nn,
   noGrad,
   ones,
@@ -259,4 +260,29 @@ describe('a dynamic graph', () => {
     fn(ones([3]));
     assert.throws(() => fn(ones([4])), /returned float32\[3\] as output 0/);
   });
+});
+
+describe('a dynamic graph of an op with a state', () => {
+  const scale = { factor: 2 };
+  const scaled = library
+    .customOp('dynamic_graphs::scaled', {}, (x: Tensor) => x.clone())
+    .registerFake((x) => x)
+    .registerAutograd({
+      state: () => scale,
+      backward: (_, grad) => [grad?.mul(scale.factor) ?? null],
+    });
+
+  for (const dynamic of [undefined, true])
+    it(`serves the state of its capture alone, with dynamic: ${dynamic}`, () => {
+      const fn = compile((x: Tensor) => scaled(x).sum(), { dynamic });
+      const sizes = [3, 4, 5, 5, 6, 6];
+      const factors = [2, 2, 2, 3, 3, 2];
+      const gradients = sizes.map((size, i) => {
+        scale.factor = factors[i] as number;
+        const x = ones([size]).requiresGrad_();
+        fn(x).backward();
+        return x.grad?.amax().item();
+      });
+      assert.deepEqual(gradients, factors);
+    });
 });

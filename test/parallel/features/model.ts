@@ -8,6 +8,7 @@ export const FEATURES = [
   'several passes',
   'passes without gradients',
   'accumulation',
+  'several batch sizes',
   'a scaler',
   'clipping',
   'hooks',

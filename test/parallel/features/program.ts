@@ -163,7 +163,7 @@ function train(divided: Divided, features: Features): void {
   const enabled = features.has('a scaler');
   const scaler = new amp.GradScaler({ device: 'cpu', initScale: 8, growthInterval: 1, enabled });
   for (let step = 0; step < STEPS; step++) {
-    const rows = rowsOf(step, part);
+    const rows = rowsOf(step, part, features);
     const isOverflow = enabled && step === OVERFLOW && part.index === 0;
     const micro = features.has('accumulation') ? rows.chunk(2) : [rows];
     for (const [i, x] of micro.entries()) {
@@ -183,10 +183,11 @@ function train(divided: Divided, features: Features): void {
   }
 }
 
-function rowsOf(step: number, { index, count }: Divided['part']): Tensor {
+function rowsOf(step: number, { index, count }: Divided['part'], features: Features): Tensor {
   manualSeed(100 + step);
-  const rows = randn([ROWS, WIDTH], { dtype: float64 });
-  return rows.narrow(0, (index * ROWS) / count, ROWS / count);
+  const rows = features.has('several batch sizes') ? ROWS + 4 * step : ROWS;
+  const all = randn([rows, WIDTH], { dtype: float64 });
+  return all.narrow(0, (index * rows) / count, rows / count);
 }
 
 function lossOf(call: Divided['call'], x: Tensor, features: Features): Tensor {
