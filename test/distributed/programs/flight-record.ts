@@ -1,6 +1,7 @@
 /**
  * A rank of three that reduces three times, and then differs as its argument says: `deviates`,
- * `dies`, `hangs` or `crashes`. Prints its rank and the file that its error names.
+ * `dies`, `hangs` or `crashes`, over a backend and on a device. Prints its rank and the file that
+ * its error names.
  */
 
 import {
@@ -11,7 +12,7 @@ import {
 } from '../../../lib/distributed.js';
 import { ones } from '../../../lib/index.js';
 
-const [fault, backend] = process.argv.slice(2) as [string, string];
+const [fault, backend, device] = process.argv.slice(2) as [string, string, 'cpu' | 'cuda'];
 const rank = Number(process.env['RANK']);
 const DEVIANT = 1;
 const REDUCTIONS = 3;
@@ -19,7 +20,7 @@ const REDUCTIONS = 3;
 await initProcessGroup(backend, { timeoutMs: 3000 });
 
 async function reduce(shape: readonly number[], purpose: string): Promise<void> {
-  const t = ones(shape);
+  const t = ones(shape, { device });
   withPurpose(purpose, () => allReduce(t));
   await t.read();
 }
