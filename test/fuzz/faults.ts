@@ -210,8 +210,8 @@ class Ranks {
   }
 
   /**
-   * Files that a trial left behind. Files of tsx do not count, nor the secret of a store whose
-   * process was killed: the next store of the user removes it.
+   * Files that a trial left behind. Files of tsx do not count, nor flight records, nor the secret
+   * of a store whose process was killed: the next store of the user removes it.
    */
   left(): string[] {
     const pids = new Set(this.pids());
@@ -224,7 +224,7 @@ class Ranks {
       ...this.running().map((pid) => `process ${pid}`),
       ...memory,
       ...readdirSync(this.temporary).filter(
-        (name) => !name.startsWith('tsx-') && !isSecretOfKilled(name),
+        (name) => !/^(tsx-|shardwise-failure-)/.test(name) && !isSecretOfKilled(name),
       ),
     ];
   }

@@ -225,6 +225,22 @@ function absentFrom(present: readonly number[], worldSize: number): Absent {
   return { ranks, count: worldSize - here.size };
 }
 
+/** The error of a world that is not complete within a time. */
+function absentText(
+  { ranks, count }: Absent,
+  worldSize: number,
+  { same }: StoreText,
+): (withinTime: string) => string {
+  if (count === 0)
+    return (withinTime) =>
+      `all ${worldSize} ranks came, and the last of them did not start the world ${withinTime}: ` +
+      'it has ended, or it is stopped.';
+  const more = count > ranks.length ? ` and ${count - ranks.length} more` : '';
+  return (withinTime) =>
+    `rank ${ranks.join(', ')}${more} of ${worldSize} did not come ${withinTime}. ` +
+    `${count === 1 ? 'Was it' : 'Were they'} started, with the same ${same}?`;
+}
+
 /** The error of a file with a dead member, which is left from an earlier run; null without one. */
 function earlierRunText(members: readonly Member[], { file }: StoreText): string | null {
   if (file === null) return null;
@@ -312,13 +328,9 @@ async function outcomeOf(
     if (!(error instanceof TimeoutError)) throw error;
     const present = await presentRanks(store);
     const absent = absentFrom(present, worldSize);
-    const more =
-      absent.count > absent.ranks.length ? ` and ${absent.count - absent.ranks.length} more` : '';
+    const text = absentText(absent, worldSize, storeText);
     const failure = (reporter: string): Failure => ({
-      error:
-        `rank ${absent.ranks.join(', ')}${more} of ${worldSize} did not come within ${timeoutMs} ` +
-        `ms (${reporter}). ${absent.count === 1 ? 'Was it' : 'Were they'} started, with the same ` +
-        `${storeText.same}?`,
+      error: text(`within ${timeoutMs} ms (${reporter})`),
       absent,
       present: present.length,
     });

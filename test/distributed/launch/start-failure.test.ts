@@ -161,6 +161,25 @@ describe('a failed start without a launcher', function () {
     );
   });
 
+  it('says that all came if the last of them does not start the world', async () => {
+    class Stopped extends HashStore {
+      override compareSet(key: string, expected: string, value: string): Promise<Buffer> {
+        // The rank stops before it can say that all are there.
+        if (value.includes('"members"')) return new Promise(() => {});
+        return super.compareSet(key, expected, value);
+      }
+    }
+    const store = new Stopped();
+    const meet = (rank: number): Promise<unknown> =>
+      rendezvous(store, { rank, worldSize: 2 }, 'shm', 60, { keeper: rank === 0, launcher: null });
+    const first = errorOf(meet(0));
+    void meet(1);
+    assert.match(
+      (await first).message,
+      /all 2 ranks came, and the last of them did not start the world within 60 ms \(this is rank 0\): it has ended, or it is stopped/,
+    );
+  });
+
   it('does not block rank 0 if another rank dies after the rendezvous', async () => {
     class Deaf extends HashStore {
       override whenSet(): Promise<void> {
