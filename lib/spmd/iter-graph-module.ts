@@ -1,6 +1,7 @@
 /** A train step whose parts may run in the next iteration: three graphs, and which of them runs. */
 
 import { fusePointwise } from '../compile/fusion/fuse.js';
+import { checkGraph } from '../compile/graph/check-graph.js';
 import { copyGraph } from '../compile/graph/copy.js';
 import type { RunValue } from '../compile/graph/effects.js';
 import type { Graph } from '../compile/graph/graph.js';
@@ -51,7 +52,7 @@ export class IterGraphModule {
    * `module`: the graph of a train step, as a transformation gets it, or any other graph module.
    * The inputs of the latter are taken for arguments, except those that its graph writes.
    *
-   * @throws ArgumentError for options of other types
+   * @throws ArgumentError for options of other types, and a module without a graph
    */
   constructor(module: StepModule | GraphModule, options: IterGraphModuleOptions = {}) {
     const name = 'IterGraphModule';
@@ -62,6 +63,7 @@ export class IterGraphModule {
     );
     if (maxIters !== null) checkNumber(name, 'maxIters', maxIters, { from: 1, whole: true });
     checkFlag(name, 'enableInductor', enableInductor);
+    checkGraph(name, (module as Partial<typeof module> | null)?.graph, 'the graph of module');
     this.graph = new IterGraph(module.graph);
     this.inputs = 'inputs' in module ? module.inputs : null;
     this.maxIters = maxIters;

@@ -1,4 +1,5 @@
 /** The graph of one iteration, parts of which may run in the next one. */
+import { checkGraph } from '../compile/graph/check-graph.js';
 import { appendCopy, copyOfValue } from '../compile/graph/copy.js';
 import { Graph } from '../compile/graph/graph.js';
 import type { Node, Value } from '../compile/graph/node.js';
@@ -16,9 +17,10 @@ export class IterGraph extends Graph {
   readonly moved = new Map<Node, Node>();
   private isFrozen = false;
 
-  /** A copy of a graph. */
+  /** A copy of a graph. @throws ArgumentError unless it is one */
   constructor(from: Graph) {
     super();
+    checkGraph('IterGraph', from, 'from');
     const copies = new Map<Node, Node>();
     for (const node of from.nodes) appendCopy(this, node, copies);
     this.title = from.title;

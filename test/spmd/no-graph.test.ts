@@ -41,6 +41,15 @@ describe('a function of graphs', () => {
         /expected commNode to be a node/,
       ],
       [() => spmd.findAllDescendants(5 as never, []), /expected module to be an IterGraphModule/],
+      [() => new spmd.IterGraph({} as never), /IterGraph: expected from to be a Graph/],
+      [
+        () => new spmd.IterGraphModule(null as never),
+        /IterGraphModule: expected the graph of module to be a Graph/,
+      ],
+      [
+        () => new spmd.IterGraphModule({ graph: 5 } as never),
+        /IterGraphModule: expected the graph of module to be a Graph/,
+      ],
       [() => spmd.dumpGraphsToFiles({ a: 5 } as never, 'x'), /expected graphs.a to be a Graph/],
     ];
     for (const [call, message] of cases)
