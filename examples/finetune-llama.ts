@@ -6,39 +6,45 @@
  */
 import cliProgress from 'cli-progress';
 import { UserError } from './common/arguments.js';
-import { continueCommand } from './common/continue-command.js';
 import { type Options, parseOptions } from './llama/options.js';
-import { finetune, type StepReport } from './llama/training.js';
+import { finetune, type Shown } from './llama/training.js';
 
 /** Shows steps as a progress bar. */
-function makeBar(steps: number): { update(report: StepReport): void; stop(): void } {
+function makeBar(steps: number): Shown & { stop(): void } {
   const bar = new cliProgress.SingleBar({
     format: '{bar} {value}/{total} | loss {loss} | {rate} tokens/s | {memory} MiB | {eta} s left',
     etaBuffer: 50,
   });
   bar.start(steps, 0, { loss: '-', rate: '-', memory: '-' });
   return {
-    update: ({ step, loss, tokensPerSecond, memoryBytes }) =>
+    report: ({ step, loss, tokensPerSecond, memoryBytes }) =>
       bar.update(step, {
         loss: loss.toFixed(3),
         rate: tokensPerSecond.toFixed(0),
         memory: (memoryBytes / 2 ** 20).toFixed(0),
       }),
+    message(text) {
+      bar.stop();
+      console.error(text);
+    },
     stop: () => bar.stop(),
   };
 }
 
 async function main(options: Options): Promise<void> {
   if (options.json) {
-    const { losses, ...end } = await finetune(options, (step) => console.log(JSON.stringify(step)));
+    const { losses, ...end } = await finetune(options, {
+      report: (step) => console.log(JSON.stringify(step)),
+      message: console.error,
+    });
     console.log(JSON.stringify({ done: true, ...end }));
     return;
   }
   const bar = makeBar(options.steps);
-  const { lossBefore, lossAfter, exported } = await finetune(options, bar.update).finally(bar.stop);
+  const { lossBefore, lossAfter, exported, goOn } = await finetune(options, bar).finally(bar.stop);
   console.log(
     `held-out loss ${lossBefore.toFixed(3)} before, ${lossAfter.toFixed(3)} after, in nats a token\n` +
-      `model: ${exported}\ngo on with: ${continueCommand(options.steps * 2)}`,
+      `model: ${exported}\ngo on with: ${goOn}`,
   );
 }
 

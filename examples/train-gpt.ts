@@ -22,7 +22,6 @@ import {
   tensor,
 } from '../lib/index.js';
 import { UserError } from './common/arguments.js';
-import { continueCommand } from './common/continue-command.js';
 import { makeRandom, sampleBatch, windowsAt } from './common/text.js';
 import { openCheckpoints, resume, type State } from './gpt/checkpoint.js';
 import { colored, type Display, displayFor } from './gpt/display.js';
@@ -118,8 +117,8 @@ async function sampleText(
     bytes.push(await next.itemAsync());
     for (const t of [probabilities, next]) t.dispose();
   }
-  // As part of a stream, a letter that the last byte cuts is left out.
-  return new TextDecoder().decode(Uint8Array.from(bytes), { stream: true });
+  // Bytes that are no letter are left out.
+  return new TextDecoder().decode(Uint8Array.from(bytes)).replaceAll('\uFFFD', '');
 }
 
 /** The state of a run. */
@@ -254,10 +253,9 @@ async function train(run: Run): Promise<number> {
 }
 
 /** From now on, Ctrl-C ends the program at once: all training is saved. */
-function endAtSignals(saved: string, steps: number, display: Display): void {
+function endAtSignals(saved: string, goOn: string, display: Display): void {
   const end = (signal: NodeJS.Signals): void => {
-    display.end();
-    console.error(`${signal}: ${saved}. To go on: ${continueCommand(steps * 2)}`);
+    display.message(`${signal}: ${saved}. To go on: ${goOn}`);
     process.exit(128 + constants.signals[signal]);
   };
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
@@ -268,7 +266,9 @@ async function job(options: Options, share: Share, display: Display): Promise<vo
   const began = performance.now();
   const { json, out } = options;
   const { device, isFirst } = share;
-  await using checkpointer = await openCheckpoints(options, isFirst);
+  await using checkpointer = await openCheckpoints(options, isFirst, (text) =>
+    display.message(text),
+  );
   const run = await prepare(options, share, checkpointer, display);
   const { model, state, steps, text } = run;
   const { losses } = state.progress;
@@ -276,7 +276,8 @@ async function job(options: Options, share: Share, display: Display): Promise<vo
   const tokensPerSecond = await train(run);
   const checkpoint = await checkpointer.save(steps, state);
   await checkpointer.close();
-  if (isFirst) endAtSignals(`step ${steps} is saved in ${checkpoint}`, steps, display);
+  const goOn = checkpointer.resumeCommand({ '--steps': String(steps * 2) });
+  if (isFirst) endAtSignals(`step ${steps} is saved in ${checkpoint}`, goOn, display);
   const validationLoss = await validate(run);
   if (isFirst) display.end();
   const sample = json ? '' : await sampleText(model, 'Call me ', 240, device);
@@ -307,7 +308,7 @@ async function job(options: Options, share: Share, display: Display): Promise<vo
       `${(peakBytes(device) / 2 ** 20).toFixed(0)} MiB at most`,
     `checkpoint: ${checkpoint}`,
     `loss curve: ${path.join(out, 'loss.svg')}`,
-    `go on with: ${colored('cyan', continueCommand(steps * 2))}`,
+    `go on with: ${colored('cyan', goOn)}`,
   ];
   console.log(lines.join('\n'));
 }

@@ -28,11 +28,16 @@ const folderOf = ({ out }: Options): string => path.join(out, 'checkpoints');
  * Saves the run every so many steps, and when Ctrl-C ends it. All ranks make it. A new run begins
  * without the checkpoints of an earlier one.
  */
-export async function openCheckpoints(options: Options, isFirst: boolean): Promise<Checkpointer> {
+export async function openCheckpoints(
+  options: Options,
+  isFirst: boolean,
+  report: (message: string) => void,
+): Promise<Checkpointer> {
   const folder = folderOf(options);
   if (!options.resume && isFirst) await rm(folder, { recursive: true, force: true });
   if (options.ranks > 1) await barrier();
-  return new Checkpointer({ folder, every: options.saveEvery, resumeArguments: ['--resume'] });
+  const resumeArguments = ['--resume'];
+  return new Checkpointer({ folder, every: options.saveEvery, resumeArguments, report });
 }
 
 /**

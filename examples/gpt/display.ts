@@ -22,6 +22,8 @@ export interface Display {
   step(rank: number, report: StepReport): void;
   /** A validation begins, or has ended with a loss in nats a byte. */
   validation(loss: number | null): void;
+  /** A message about the end of the run; no progress is shown after it. */
+  message(text: string): void;
   end(): void;
 }
 
@@ -45,6 +47,7 @@ class JsonLines implements Display {
     console.log(JSON.stringify({ step: done - 1, loss, lr, tokensPerSecond, memoryBytes }));
   }
   validation(): void {}
+  message = console.error;
   end(): void {}
 }
 
@@ -70,6 +73,7 @@ class Lines implements Display {
     if (loss !== null) console.log(`validation loss ${loss.toFixed(3)}`);
   }
 
+  message = console.error;
   end(): void {}
 }
 
@@ -121,9 +125,16 @@ class Bars implements Display {
     this.total?.update({ state: loss === null ? 'validates' : this.validated });
   }
 
+  message(text: string): void {
+    this.end();
+    console.error(text);
+  }
+
+  /** The terminal shows its cursor and wraps lines again. */
   end(): void {
     if (this.total !== null) this.bars.stop();
     this.total = null;
+    this.rows.clear();
   }
 }
 

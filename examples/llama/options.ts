@@ -40,11 +40,9 @@ function deviceType(value: string): 'cpu' | 'cuda' {
 
 const DTYPES: Readonly<Record<string, DType>> = { float32, bfloat16 };
 
-function dtype(value: string): DType {
-  const found = DTYPES[value];
-  if (found === undefined)
-    throw new InvalidArgumentError(`expected ${Object.keys(DTYPES).join(' or ')}`);
-  return found;
+function dtypeName(value: string): string {
+  if (Object.hasOwn(DTYPES, value)) return value;
+  throw new InvalidArgumentError(`expected ${Object.keys(DTYPES).join(' or ')}`);
 }
 
 function targets(value: string): string[] {
@@ -53,7 +51,8 @@ function targets(value: string): string[] {
   throw new InvalidArgumentError(`expected some of ${LORA_TARGETS.join(',')}`);
 }
 
-type Given = Omit<Options, 'folder' | 'lora' | 'text' | 'tokens'> & {
+type Given = Omit<Options, 'dtype' | 'folder' | 'lora' | 'text' | 'tokens'> & {
+  dtype: string;
   lora?: number;
   loraAlpha: number;
   loraTargets: string[];
@@ -69,7 +68,7 @@ function makeProgram(): Command {
     .option('--context <n>', 'tokens of a sequence', count(1), 128)
     .option('--device <name>', 'cpu or cuda', deviceType, cuda.isAvailable() ? 'cuda' : 'cpu')
     .option('--ranks <n>', 'ranks that shard the model and the batch', count(1), 1)
-    .option('--dtype <name>', 'of compute: float32 or bfloat16', dtype, float32)
+    .option('--dtype <name>', 'of compute: float32 or bfloat16', dtypeName, 'float32')
     .option('--lora <rank>', 'train low-rank additions to frozen weights', count(1))
     .option('--lora-alpha <n>', 'the additions are multiplied by alpha / rank', rate, 16)
     .option('--lora-targets <names>', 'the layers that get one', targets, ['q_proj', 'v_proj'])
@@ -95,6 +94,7 @@ export function parseOptions(argv: readonly string[] = process.argv): Options {
     program.error('error: --text and --tokens exclude each other; give one of them');
   return {
     ...given,
+    dtype: DTYPES[given.dtype] as DType,
     folder: program.args[0] as string,
     lora: lora === undefined ? null : { rank: lora, alpha, targets: loraTargets },
     text,

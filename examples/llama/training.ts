@@ -52,7 +52,17 @@ export interface RunReport {
   readonly lossAfter: number;
   /** The folder that Hugging Face reads. */
   readonly exported: string;
+  /** The command that goes on with the run. */
+  readonly goOn: string;
   readonly peakMemoryBytes: number;
+}
+
+/** What a run shows. */
+export interface Shown {
+  /** A step of the first rank has ended. */
+  report(step: StepReport): void;
+  /** A message about the end of the run; no steps are shown after it. */
+  message(text: string): void;
 }
 
 /** Batches of held-out tokens. */
@@ -184,6 +194,7 @@ async function train(
     });
     await checkpointer.step(step, state);
   }
+  await checkpointer.save(steps, state);
 }
 
 /** The program of each rank. */
@@ -191,7 +202,7 @@ async function runRank(
   options: Options,
   config: LlamaConfig,
   data: Data,
-  report: (step: StepReport) => void,
+  { report, message }: Shown,
 ): Promise<RunReport> {
   const { folder, lr, out, ranks, saveEvery: every, seed } = options;
   manualSeed(seed);
@@ -205,6 +216,7 @@ async function runRank(
     folder: checkpointsOf(out),
     every,
     resumeArguments: ['--resume'],
+    report: message,
   });
   const first = await begin(run, checkpointer, state);
   const lossBefore = await validate(run);
@@ -214,7 +226,8 @@ async function runRank(
   await exportWeights(exported, model);
   if (mesh.getRank() === 0) await copyOthers(folder, exported);
   const { peakAllocatedBytes: peakMemoryBytes } = memory.stats(mesh.deviceType);
-  return { losses: state.losses, lossBefore, lossAfter, exported, peakMemoryBytes };
+  const goOn = checkpointer.resumeCommand({ '--steps': String(2 * options.steps) });
+  return { losses: state.losses, lossBefore, lossAfter, exported, goOn, peakMemoryBytes };
 }
 
 /**
@@ -224,7 +237,7 @@ async function runRank(
  */
 export async function finetune(
   options: Options,
-  report: (step: StepReport) => void = () => {},
+  shown: Shown = { report: () => {}, message: console.error },
 ): Promise<RunReport> {
   const config = await readConfig(options.folder);
   if (options.context > config.maxPositions)
@@ -235,7 +248,7 @@ export async function finetune(
   await prepareFolder(options);
   try {
     const [first] = await launch(options.ranks, (rank) =>
-      runRank(options, config, data, rank === 0 ? report : () => {}),
+      runRank(options, config, data, rank === 0 ? shown : { ...shown, report: () => {} }),
     );
     return first as RunReport;
   } catch (error) {

@@ -204,7 +204,7 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'distributed.RowwiseParallel': { inputLayouts: Shard(-1) }, 'distributed.SequenceParallel': { useLocalOutput: true }, desiredInputLayouts: Replicate(), desiredOutputLayouts: Replicate(),
     inputKwargLayouts: { mask: Shard(0) }, desiredInputKwargLayouts: { mask: Replicate() }, partitionFn: () => {}, inputFn: () => {}, outputFn: (_: unknown, output: unknown) => output,
     reshardAfterForward: 2, mpPolicy: new dist.MixedPrecisionPolicy(), offloadPolicy: new dist.CPUOffloadPolicy(), shardPlacementFn: () => Shard(0), paramDtype: 'bfloat16', reduceDtype: 'float32',
-    outputDtype: 'float32', castForwardInputs: false, keepLowPrecisionGrads: true, pinMemory: false, resumeArguments: ['--resume'],
+    outputDtype: 'float32', castForwardInputs: false, keepLowPrecisionGrads: true, pinMemory: false, resumeArguments: ['--resume'], report: () => {},
     processGroup: dist.worldGroup(), shardingStrategy: 'SHARD_GRAD_OP', cpuOffload: new dist.CPUOffload(), autoWrapPolicy: () => false, backwardPrefetch: null, mixedPrecision: new dist.MixedPrecision(),
     ignoredStates: [], syncModuleStates: true, forwardPrefetch: true, limitAllGathers: false, fsdpExtension: null, useOrigParams: true, deviceMesh: mesh, recurse: false, removeDuplicate: false, writeback: false, offloadParams: true,
     mpParamDtype: 'bfloat16', mpReduceDtype: 'float32', bufferDtype: 'bfloat16', castRootForwardInputs: false,

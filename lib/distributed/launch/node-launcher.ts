@@ -153,7 +153,7 @@ async function runAttempt(
       SHARDWISE_LAUNCHER_STORE: '1',
       SHARDWISE_LAUNCHER_PID: String(process.pid),
       // For messages that say how to start the run again.
-      SHARDWISE_COMMAND: JSON.stringify(['node', ...process.execArgv, ...process.argv.slice(1)]),
+      SHARDWISE_COMMAND: JSON.stringify({ argv: process.argv, execArgv: process.execArgv }),
       // All ranks together use as many threads as the machine has processors.
       SHARDWISE_NUM_THREADS:
         process.env['SHARDWISE_NUM_THREADS'] ??

@@ -1,18 +1,18 @@
 /** `Checkpointer`: saves a run every so many steps and at a signal, and resumes it. */
-import { checkFlag, checkNumber, optionsOf, unexpected } from '../../../core/options.js';
+import {
+  checkFlag,
+  checkFunction,
+  checkNumber,
+  optionsOf,
+  unexpected,
+} from '../../../core/options.js';
 import { CheckpointError, type CheckpointState } from '../../../index.js';
 import { distributedCheckpoint } from '../distributed-checkpoint.js';
 import { Ranks } from '../ranks.js';
 import type { PendingSave } from '../save/pending-saves.js';
 import { checkFolder } from '../save/save.js';
-import {
-  commandLine,
-  endBy,
-  type StopSignal,
-  signalNumber,
-  signalOf,
-  watchSignals,
-} from './signals.js';
+import { commandLine, ownStart } from './command.js';
+import { endBy, type StopSignal, signalNumber, signalOf, watchSignals } from './signals.js';
 import {
   completeSteps,
   removeOldSteps,
@@ -37,6 +37,8 @@ export interface CheckpointerOptions {
   signals?: boolean;
   /** What the command that goes on gets in addition, such as `['--resume']`, unless it has it. */
   resumeArguments?: readonly string[];
+  /** Shows a line about a signal to the user, on the first rank. `console.error` by default. */
+  report?: (message: string) => void;
 }
 
 /**
@@ -60,6 +62,7 @@ export class Checkpointer {
   private readonly keep: number;
   private readonly isAsync: boolean;
   private readonly resumeArguments: readonly string[];
+  private readonly report: (message: string) => void;
   private readonly ranks = new Ranks('signals');
   private readonly unwatch: () => void;
   private pending: { readonly folder: string; readonly save: PendingSave } | null = null;
@@ -75,9 +78,9 @@ export class Checkpointer {
   private signals: (() => Promise<number>) | null = null;
 
   constructor(options: CheckpointerOptions) {
-    const given = optionsOf(OP, options, 'folder every keep async signals resumeArguments');
+    const given = optionsOf(OP, options, 'folder every keep async signals resumeArguments report');
     const { folder, every, keep = 1, async: isAsync = true, signals = true } = given;
-    const { resumeArguments = [] } = given;
+    const { resumeArguments = [], report = (message) => console.error(message) } = given;
     if (!Array.isArray(resumeArguments) || resumeArguments.some((a) => typeof a !== 'string'))
       throw unexpected(OP, 'resumeArguments', 'a list of strings', resumeArguments);
     checkFolder(OP, folder);
@@ -89,7 +92,9 @@ export class Checkpointer {
     this.every = every;
     this.keep = keep;
     this.isAsync = isAsync;
+    checkFunction(OP, 'report', report);
     this.resumeArguments = resumeArguments;
+    this.report = report;
     this.unwatch = signals ? watchSignals((signal) => this.reportSignal(signal)) : () => {};
   }
 
@@ -217,9 +222,17 @@ export class Checkpointer {
       return;
     }
     if (failure instanceof Error)
-      console.error(`${signal}: the last save failed: ${failure.message}`);
+      this.report(`${signal}: the last save failed: ${failure.message}`);
     if (this.saved !== null) this.reportEnd(signal, this.saved);
     endBy(signal);
+  }
+
+  /**
+   * The command that goes on with the run, as it was typed, with `resumeArguments`. Options of the
+   * program get other values: `resumeCommand({ '--steps': '2000' })`.
+   */
+  resumeCommand(options: Readonly<Record<string, string>> = {}): string {
+    return commandLine(ownStart(), this.resumeArguments, options);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -252,12 +265,12 @@ export class Checkpointer {
     const plan = this.isSaving
       ? 'ending when the save is complete'
       : 'saving at the end of the next step';
-    console.error(`${signal}: ${plan}; a second ${signal} ends at once`);
+    this.report(`${signal}: ${plan}; a second ${signal} ends at once`);
   }
 
   private reportEnd(signal: StopSignal, folder: string): void {
     if (this.ranks.rank === 0)
-      console.error(`${signal}: saved ${folder}. To go on: ${commandLine(this.resumeArguments)}`);
+      this.report(`${signal}: saved ${folder}. To go on: ${this.resumeCommand()}`);
   }
 
   private async end(signal: StopSignal, folder: string): Promise<void> {

@@ -63,20 +63,3 @@ export function endBy(signal: StopSignal): void {
   if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
   else process.exit(128 + constants.signals[signal]);
 }
-
-/**
- * The command that started this program, or its launcher, for a shell; with these arguments, unless
- * it has them.
- */
-export function commandLine(more: readonly string[]): string {
-  const launcher = process.env['SHARDWISE_COMMAND'];
-  const words =
-    launcher === undefined
-      ? ['node', ...process.execArgv, ...process.argv.slice(1)]
-      : (JSON.parse(launcher) as string[]);
-  const missing = more.filter((argument) => !words.includes(argument));
-  return [...words, ...missing].map(quoted).join(' ');
-}
-
-const quoted = (word: string): string =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
