@@ -1,5 +1,6 @@
-/** What the parameters of a group must have in common. */
-import { DtypeError, ShardingError } from '../../index.js';
+/** What a group must be like. */
+import { DtypeError, type nn, ShardingError } from '../../index.js';
+import { namesOf } from './advice.js';
 import type { ShardedParameter } from './sharded-parameter.js';
 
 /** @throws DtypeError unless the parameters have one dtype */
@@ -26,5 +27,25 @@ export function checkMaterialized(parameters: readonly ShardedParameter[]): void
       `meta: ${paths.join(', ')}. Call module.toEmpty({ device }) and initialize them, for ` +
       'example by resetParameters().',
     { op: 'fullyShard', parameters: paths },
+  );
+}
+
+/** The error of a first forward of one of several modules: only a module around them ends it. */
+export function hasNoRoot(op: string, modules: readonly nn.AnyModule[]): ShardingError {
+  return new ShardingError(
+    `${op}: expected the first forward to be that of a sharded module around the modules of a ` +
+      `group, got one of [${namesOf(modules)}]. Call ${op} on a module that contains them, too, and run ` +
+      'that first.',
+    { op },
+  );
+}
+
+/** The error of a first forward of a module that contains a root. */
+export function ranBefore(op: string, module: nn.AnyModule, path: string): ShardingError {
+  return new ShardingError(
+    `${op}: expected the first forward to be that of the root, got one of ` +
+      `${module.constructor.name} after one of its module "${path}", which became a root ` +
+      'of its own. Run the outermost sharded module first.',
+    { op, module: path },
   );
 }

@@ -13,6 +13,7 @@ import {
   noGrad,
   type Tensor,
 } from '../../index.js';
+import { namesOf } from './advice.js';
 import { GroupInStep, OfStep } from './captured-step.js';
 import type { CommContext } from './comm-context.js';
 import { GradientReduction } from './gradient-reduction.js';
@@ -73,7 +74,7 @@ export class FSDPParamGroup implements GroupOfOps {
   /** @internal */
   readonly parameters: readonly ShardedParameter[];
   /** @internal */
-  readonly module: nn.AnyModule;
+  readonly modules: readonly nn.AnyModule[];
   private readonly plan: MemoryPlan | null;
   private readonly precision: MixedPrecisionPolicy;
   private comm: CommContext | null = null;
@@ -90,17 +91,17 @@ export class FSDPParamGroup implements GroupOfOps {
   /** A group without parameters needs neither a mesh nor a device. */
   constructor(
     parameters: readonly ShardedParameter[],
-    module: nn.AnyModule,
+    modules: nn.AnyModule | readonly nn.AnyModule[],
     mesh: ShardMesh | null,
     postForwardMesh: ShardMesh | null,
     device: Device | null,
     precision: MixedPrecisionPolicy | null,
     offload: OffloadPolicy | null,
   ) {
-    if (!(module instanceof nn.Module))
-      throw unexpected('FSDPParamGroup', 'module', 'an nn.Module', module);
+    this.modules = modules instanceof nn.Module ? [modules] : modules;
+    if (!Array.isArray(this.modules) || !this.modules.every((each) => each instanceof nn.Module))
+      throw unexpected('FSDPParamGroup', 'modules', 'modules', modules);
     this.parameters = parameters;
-    this.module = module;
     this.precision = precision ?? new MixedPrecisionPolicy();
     this.plan = null;
     if (parameters.length === 0 || mesh === null || device === null) return;
@@ -392,8 +393,8 @@ export class FSDPParamGroup implements GroupOfOps {
     this.comm?.order.remove(this);
   }
 
-  /** The path and the class of its module. */
+  /** The paths and the classes of its modules. */
   toString(): string {
-    return `FSDPParamGroup(${this.path || 'root'}, ${this.module.constructor.name})`;
+    return `FSDPParamGroup(${this.path || 'root'}, ${namesOf(this.modules)})`;
   }
 }

@@ -17,6 +17,8 @@ const TRIED = [
   'blocks that run twice',
   'explicit prefetch',
   'a frozen group',
+  'two layers as one group',
+  'two frozen layers as one group',
   'a block that is gathered before forward',
   'setReshardAfterBackward(false)',
 ];

@@ -134,6 +134,25 @@ export const VARIANTS: Readonly<Record<string, Variant>> = {
       if (step > 0) blocksOf(model)[1]?.unshard({ asyncOp: true }); // the root runs first
     },
   },
+  'two layers as one group': {
+    prepare: (model, options) => void fullyShard([model.first, model.last], options),
+  },
+  'two layers as one group, mixed precision and every other step compiled': {
+    options: mixed,
+    isEager: (step) => step % 2 === 1,
+    prepare: (model, options) => void fullyShard([model.first, model.last], options),
+  },
+  'two layers as one group that keeps rows': {
+    ranks: 4,
+    options: () => ({ reshardAfterForward: 2 }),
+    prepare: (model, options) => void fullyShard([model.first, model.last], options),
+  },
+  'two frozen layers as one group': {
+    prepare: (model, options) => {
+      for (const layer of fullyShard([model.first, model.last], options))
+        for (const p of layer.parameters()) p.requiresGrad_(false);
+    },
+  },
   'parameters that hooks change in backward': {
     after: (model) => {
       for (const p of model.parameters())
