@@ -71,7 +71,7 @@ export function fullyShard<const M extends readonly nn.AnyModule[]>(
  * @returns the module, with the methods of {@link FSDPModule}
  * @throws ShardingError for a container without forward, a module that is sharded already, and
  * parameters that cannot be sharded, and modules with `FullyShardedDataParallel` or
- * `DistributedDataParallel`; DtypeError for parameters of several dtypes; ArgumentError.
+ * `DistributedDataParallel`; ArgumentError.
  * CollectiveError, when a value is read, if ranks have other parameters
  * @see PyTorch `torch.distributed.fsdp.fully_shard`; Zhao et al., PyTorch FSDP, 2023
  * @example

@@ -1,21 +1,7 @@
 /** What a group must be like. */
-import { DtypeError, type nn, ShardingError } from '../../index.js';
+import { type nn, ShardingError } from '../../index.js';
 import { namesOf } from './advice.js';
 import type { ShardedParameter } from './sharded-parameter.js';
-
-/** @throws DtypeError unless the parameters have one dtype */
-export function checkDtypes(parameters: readonly ShardedParameter[]): void {
-  const [first] = parameters as [ShardedParameter];
-  const other = parameters.find((p) => p.parameter.dtype !== first.parameter.dtype);
-  if (other === undefined) return;
-  throw new DtypeError(
-    'fullyShard: expected the parameters of a group to have one dtype, got ' +
-      `${first.parameter.dtype.name} for "${first.path}" and ${other.parameter.dtype.name} for ` +
-      `"${other.path}". Put the modules of each dtype in a group of their own: call fullyShard ` +
-      'on them first.',
-    { op: 'fullyShard', parameters: [first.path, other.path] },
-  );
-}
 
 /** @throws ShardingError if parameters are on the device meta */
 export function checkMaterialized(parameters: readonly ShardedParameter[]): void {
