@@ -3,6 +3,7 @@
  * modules below one root share. The first module that runs is the root.
  */
 import { autograd, compiler, graphBreak, isGradEnabled, type nn, tree } from '../../index.js';
+import { castTensors } from '../common/cast-tensors.js';
 import { CommContext } from './comm-context.js';
 import { ForwardHooks } from './forward-hooks.js';
 import { hasNoRoot, ranBefore } from './group-checks.js';
@@ -225,7 +226,7 @@ export class FSDPState implements GroupUser {
   private castInputs(args: readonly unknown[]): readonly unknown[] {
     const dtype = this.group.inputDtype;
     if (dtype === null) return args;
-    return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(dtype) : t), args);
+    return castTensors(args, dtype);
   }
 
   /**
@@ -265,7 +266,7 @@ export class FSDPState implements GroupUser {
   private castOutputs(result: unknown): unknown {
     const { outputDtype } = this.precision;
     if (outputDtype === null || result === undefined) return undefined;
-    return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(outputDtype) : t), result);
+    return castTensors(result, outputDtype);
   }
 
   private captureFails(root: Root): void {
