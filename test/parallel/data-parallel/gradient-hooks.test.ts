@@ -203,6 +203,26 @@ describe('gradient hooks under DistributedDataParallel', () => {
   );
 
   it(
+    'step while ranks have inputs, in join()',
+    withRanks(2, async (rank) => {
+      const ddp = new DistributedDataParallel(modelOf(), small);
+      stepInHooks(ddp);
+      await ddp.join(() => {
+        for (let step = 0; step < 2 + 2 * rank; step++)
+          pass((x) => ddp(x), shardOf(batchOf(step), rank, 2));
+      });
+      const alone = modelOf();
+      stepInHooks(alone);
+      for (let step = 0; step < 4; step++) {
+        const x = step < 2 ? batchOf(step) : shardOf(batchOf(step), 1, 2);
+        const loss = alone(x).square().mean();
+        (step < 2 ? loss : loss.div(2)).backward();
+      }
+      assertSame(await valuesOf(ddp), await valuesOf(alone));
+    }),
+  );
+
+  it(
     'that throw leave the next step right',
     withRanks(2, async (rank) => {
       const ddp = new DistributedDataParallel(modelOf(), small);

@@ -5,7 +5,7 @@ import {
   MixedPrecisionPolicy,
   Shard,
 } from '../../../lib/distributed.js';
-import { noGrad, type Tensor } from '../../../lib/index.js';
+import { bfloat16, noGrad, type Tensor } from '../../../lib/index.js';
 import type { Block, Model, Use } from '../compiled-model.js';
 import type { TrainingVariant } from '../compiled-training.js';
 
@@ -132,6 +132,11 @@ export const VARIANTS: Readonly<Record<string, Variant>> = {
   'a block that is gathered before forward': {
     before: (model, step) => {
       if (step > 0) blocksOf(model)[1]?.unshard({ asyncOp: true }); // the root runs first
+    },
+  },
+  'parameters of two dtypes': {
+    prepare: (model) => {
+      for (const { scale } of model.blocks) scale.data = scale.data.to(bfloat16);
     },
   },
   'two layers as one group': {
