@@ -23,6 +23,8 @@ export class AccumulateGrad extends Node {
   readonly variable: Tensor;
   /** @internal where the first gradient is written, see `setGradMemory` */
   memory: Tensor | null = null;
+  /** @internal runs in place of the hooks of the leaf, see `delayPostAccumulateGradHooks` */
+  arrived: ((leaf: Tensor) => void) | null = null;
   /** @internal set by the engine: gradients must keep their history */
   createGraph = false;
 
@@ -41,12 +43,16 @@ export class AccumulateGrad extends Node {
     if (before === null) setGrad(variable, this.firstGradient(inGradDtype(variable, grad)));
     else if (this.createGraph) setGrad(variable, before.add(inGradDtype(variable, grad)));
     else before.add_(grad);
-    const { postAccumulateHooks } = variable;
-    if (postAccumulateHooks !== null)
-      outsideScopes(() => {
-        for (const hook of postAccumulateHooks.values()) runMade(hook, variable);
-      });
+    const { arrived } = this;
+    if (arrived !== null) outsideScopes(() => runMade(arrived, variable));
+    else runAccumulateHooks(variable);
     return NO_GRADIENTS;
+  }
+
+  /** @internal what runs when the gradient is in `.grad` */
+  get accumulateHooks(): readonly ((leaf: Tensor) => void)[] {
+    if (this.arrived !== null) return [this.arrived];
+    return [...(this.variable.postAccumulateHooks?.values() ?? [])];
   }
 
   override facts(): NodeFacts | null {
@@ -67,6 +73,15 @@ export class AccumulateGrad extends Node {
       ? copyInLayoutOf(variable, grad)
       : takeOver(grad);
   }
+}
+
+/** Runs the post-accumulate hooks of a leaf. @internal */
+export function runAccumulateHooks(leaf: Tensor): void {
+  const { postAccumulateHooks } = leaf;
+  if (postAccumulateHooks === null) return;
+  outsideScopes(() => {
+    for (const hook of postAccumulateHooks.values()) runMade(hook, leaf);
+  });
 }
 
 function inGradDtype({ ownGradDtype }: Tensor, grad: Tensor): Tensor {

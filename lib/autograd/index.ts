@@ -3,6 +3,7 @@ export { AccumulateGrad } from './accumulate-grad.js';
 export { isAnomalyEnabled, setDetectAnomaly } from './anomaly.js';
 export { type BackwardOptions, backward, type GradOptions, grad } from './backward.js';
 export { isInBackward, queueCallback } from './backward-callbacks.js';
+export { delayPostAccumulateGradHooks, runPostAccumulateGradHooks } from './delayed-hooks.js';
 export { Function, FunctionContext } from './function.js';
 export { setGradMemory } from './grad-memory.js';
 export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';

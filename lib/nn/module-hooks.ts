@@ -31,12 +31,19 @@ export type ForwardHook<M, Args, Result> = {
   hook(module: M, args: Args, result: Result): Result | undefined | void;
 }['hook'] &
   Marked;
-/** The argument of {@link Module.registerFullBackwardPreHook}. */
+/**
+ * The argument of {@link Module.registerFullBackwardPreHook}. Outputs are the result, if that is a
+ * tensor, or the tensors of an array. Those in other objects are not followed, as in PyTorch: the
+ * hook does not run for them.
+ */
 export type BackwardPreHook<M> = {
   hook(module: M, gradOutput: Gradients): Gradients | undefined | void;
 }['hook'] &
   Marked;
-/** The argument of {@link Module.registerFullBackwardHook}. */
+/**
+ * The argument of {@link Module.registerFullBackwardHook}. Inputs are the arguments that are tensors,
+ * outputs as for {@link BackwardPreHook}: the hook runs when backward has come to these.
+ */
 export type BackwardHook<M> = {
   hook(module: M, gradInput: Gradients, gradOutput: Gradients): Gradients | undefined | void;
 }['hook'] &
@@ -305,7 +312,8 @@ class HookedCall {
 /** Runs the backward hooks of one call: first with the outputs' gradients, then the inputs'. */
 class BackwardHookRun {
   private readonly module: AnyModule;
-  private gradOutput: Gradients = [];
+  /** Null until backward has come to the outputs: it may reach the inputs past them. */
+  private gradOutput: Gradients | null = null;
   private readonly hasInputNode: boolean;
 
   constructor(module: AnyModule, hasInputNode: boolean) {
@@ -360,9 +368,12 @@ class BackwardHookRun {
   }
 
   private afterInputs(gradInput: Gradients): Gradients | undefined {
+    const { gradOutput } = this;
+    if (gradOutput === null) return undefined;
+    this.gradOutput = null;
     let current: Gradients | undefined;
     for (const hook of this.module.hooks.backward.values()) {
-      const replaced = this.run(() => hook(this.module, current ?? gradInput, this.gradOutput));
+      const replaced = this.run(() => hook(this.module, current ?? gradInput, gradOutput));
       if (replaced !== undefined) current = replaced;
     }
     return current;

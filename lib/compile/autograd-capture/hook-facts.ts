@@ -17,6 +17,7 @@ export interface HookVisitor {
 }
 
 const NONE: readonly unknown[] = [];
+const NONE_OF_LEAF: readonly object[] = [];
 
 /**
  * The hooks in the order in which they run: by identity, those of compiled functions by their
@@ -24,8 +25,8 @@ const NONE: readonly unknown[] = [];
  * some that cannot be captured.
  */
 export function hookFacts(node: Node, visitor: HookVisitor): readonly unknown[] | string {
-  const accumulated = node instanceof AccumulateGrad ? node.variable.postAccumulateHooks : null;
-  if (!node.isSeen && !accumulated) return NONE;
+  const accumulated = node instanceof AccumulateGrad ? node.accumulateHooks : NONE_OF_LEAF;
+  if (!node.isSeen && accumulated.length === 0) return NONE;
   const observers = [...(node.observers?.values() ?? [])];
   if (observers.some((observer) => madeHookOf(observer) === undefined))
     return `registerMultiGradHook has a hook on a result of ${node.name} that is not opaque`;
@@ -41,7 +42,7 @@ export function hookFacts(node: Node, visitor: HookVisitor): readonly unknown[] 
     describe(node.preHooks),
     describe(node.postHooks),
     (node.retained ?? []).map((t) => t !== undefined),
-    describe(accumulated),
+    accumulated.map((hook) => factsOf(hook, visitor)),
   ];
 }
 

@@ -14,6 +14,7 @@ import {
   noGrad,
   type Tensor,
 } from '../../index.js';
+import { arrivalsOf } from './arrivals.js';
 import { Bucket, planBuckets, type ReducedParameter } from './buckets.js';
 import { allreduceHook, type CommHook } from './comm-hooks.js';
 import type { JoinRounds } from './join-rounds.js';
@@ -40,9 +41,8 @@ export class Reducer {
   private readonly all: readonly ReducedParameter[];
   /** Those that require gradients. */
   private parameters: readonly ReducedParameter[] = [];
-  /** By index, whether it is one of them, and whether its hook is there. */
+  /** By index, whether it is one of them. */
   private readonly isTrained: boolean[];
-  private readonly hasHook: boolean[];
   private readonly settings: ReducerSettings;
   private reduce: (bucket: Bucket) => Tensor;
   private buckets: readonly Bucket[] = [];
@@ -80,7 +80,6 @@ export class Reducer {
     this.settings = settings;
     this.hasArrived = all.map(() => false);
     this.isTrained = all.map(() => false);
-    this.hasHook = all.map(() => false);
     this.reduce = (bucket) => allreduceHook(settings.group, bucket);
     this.passHook = autograd.opaqueHook(() => this.passBegan(), ['passBegan', this]);
     this.findTrained();
@@ -176,10 +175,7 @@ export class Reducer {
     this.isTrained.fill(false);
     for (const each of this.parameters) {
       this.isTrained[each.index] = true;
-      if (this.hasHook[each.index]) continue;
-      this.hasHook[each.index] = true;
-      const hook = autograd.opaqueHook(() => this.arrived(each), ['arrived', each]);
-      each.parameter.registerPostAccumulateGradHook(hook);
+      arrivalsOf(each.parameter).add(this, each);
     }
     this.staticUnused = null;
     this.hasOrder = false;
@@ -221,8 +217,13 @@ export class Reducer {
     for (const bucket of before) bucket.dispose();
   }
 
+  /** Whether the running backward pass will reduce a gradient of each parameter. */
+  get isReducing(): boolean {
+    return this.isExpecting && this.hasBegun;
+  }
+
   /** A gradient of a parameter is in `.grad`: after all uses of the parameter. */
-  private arrived(each: ReducedParameter): void {
+  arrived(each: ReducedParameter): void {
     if (!this.isExpecting) {
       if (this.isOpaque) throw arrivedUnseen(each);
       return;
@@ -298,6 +299,7 @@ export class Reducer {
     }
     this.forwards = 0;
     this.reset();
+    for (const { parameter } of this.parameters) arrivalsOf(parameter).runHooks();
   }
 
   private finish(): void {

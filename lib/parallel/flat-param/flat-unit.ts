@@ -101,7 +101,7 @@ export class FlatUnit {
     );
     // The root keeps whole parameters for backward, which begins with it.
     const reshards = reshardsAfterForward(strategy) ? null : false;
-    this.state = new FSDPState(wrapper, paramGroup, precision, reshards);
+    this.state = new FSDPState([wrapper], paramGroup, precision, reshards);
     // Graphs have no op for views that are distributed tensors.
     this.state.isInGraphs = this.handle?.tensors.isTensorParallel !== true;
     this.state.beforeStep = () => this.takeOver();

@@ -11,8 +11,8 @@ import {
   ShardingError,
   type Tensor,
   tensor,
-  tree,
 } from '../../index.js';
+import { castTensors } from '../common/cast-tensors.js';
 import { isContainer } from '../common/containers.js';
 import { checkNesting, markAs } from '../common/nesting.js';
 import { clipGradients, type GradientPart } from './clip-gradients.js';
@@ -143,7 +143,7 @@ export class FullyShardedDataParallel<
   private castInputs(args: Args): Args {
     const { paramDtype = null, castRootForwardInputs = true } = this.#settings.mixedPrecision ?? {};
     if (paramDtype === null || !castRootForwardInputs || !this.#prefetch?.isRoot) return args;
-    return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(paramDtype) : t), args);
+    return castTensors(args, paramDtype);
   }
 
   /**

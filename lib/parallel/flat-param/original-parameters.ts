@@ -110,7 +110,7 @@ export class OriginalParameters {
     this.viewShard();
   }
 
-  /** Divides the gradient of the shard among the parameters. */
+  /** Divides the gradient of the shard among the parameters, and runs their hooks. */
   private takeGradient(): void {
     const { flatParam } = this;
     const { grad } = flatParam;
@@ -125,6 +125,9 @@ export class OriginalParameters {
         else parameter.grad.add_(part);
       }
     });
+    for (const [i, parameter] of this.parameters.entries())
+      if (flatParam._shardParamInfos[i]?.inShard && parameter.requiresGrad)
+        autograd.runPostAccumulateGradHooks(parameter);
   }
 }
 

@@ -5,11 +5,15 @@ import type { nn } from '../../index.js';
 export interface Owner {
   readonly op: string;
   readonly path: string;
-  readonly module: nn.AnyModule;
+  readonly modules: readonly nn.AnyModule[];
 }
 
-const nameOf = ({ path, module }: Owner): string =>
-  path === '' ? `the sharded ${module.constructor.name}` : `"${path}"`;
+const nameOf = ({ path, modules }: Owner): string =>
+  path === '' ? `the sharded ${namesOf(modules)}` : `"${path}"`;
+
+/** The classes of modules. */
+export const namesOf = (modules: readonly nn.AnyModule[]): string =>
+  modules.map(({ constructor }) => constructor.name).join(', ');
 
 /** About the memory of a whole parameter, which was freed. */
 export function adviceOnWhole(owner: Owner, parameter: string): string {

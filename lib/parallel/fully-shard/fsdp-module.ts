@@ -55,12 +55,12 @@ function statesBelow(op: string, module: nn.AnyModule, options: RecurseOptions):
   const { recurse = true } = optionsOf(op, options, 'recurse');
   checkFlag(op, 'recurse', recurse);
   const modules = recurse ? [...module.modules()] : [module];
-  return modules.flatMap((each) => stateOf(each) ?? []);
+  return [...new Set(modules.flatMap((each) => stateOf(each) ?? []))];
 }
 
 function statesOf(op: string, modules: readonly nn.AnyModule[]): FSDPState[] {
   if (!Array.isArray(modules)) throw unexpected(op, 'modules', 'a list of modules', modules);
-  return modules.map((module) => {
+  const states = modules.map((module) => {
     const state = stateOf(module);
     if (state !== null) return state;
     throw new ShardingError(
@@ -68,6 +68,7 @@ function statesOf(op: string, modules: readonly nn.AnyModule[]): FSDPState[] {
       { op },
     );
   });
+  return [...new Set(states)];
 }
 
 const methods: FSDPModule & ThisType<nn.AnyModule> = {

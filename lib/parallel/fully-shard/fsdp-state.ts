@@ -2,9 +2,12 @@
  * The hooks that make a module gather its parameters before forward and backward, and what the
  * modules below one root share. The first module that runs is the root.
  */
-import { autograd, compiler, isGradEnabled, type nn, ShardingError, tree } from '../../index.js';
+import { autograd, compiler, graphBreak, isGradEnabled, type nn, tree } from '../../index.js';
+import { castTensors } from '../common/cast-tensors.js';
 import { CommContext } from './comm-context.js';
 import { ForwardHooks } from './forward-hooks.js';
+import { hasNoRoot, ranBefore } from './group-checks.js';
+import { GroupForward } from './group-forward.js';
 import type { GroupUser } from './ops.js';
 import type { FSDPParamGroup } from './param-group.js';
 import type { MixedPrecisionPolicy } from './policies.js';
@@ -20,13 +23,16 @@ interface Root {
   readonly state: FSDPState;
   readonly comm: CommContext;
   readonly all: readonly FSDPState[];
+  /** Where the forward of the root runs: in the program, or in a capture; null outside of it. */
+  forward: 'program' | 'capture' | null;
   /** Whether a backward pass is running. */
   inBackward: boolean;
 }
 
 export class FSDPState implements GroupUser {
   trainingState: TrainingStateName = TrainingState.IDLE;
-  readonly module: nn.AnyModule;
+  /** Usually one; several are one group. */
+  readonly modules: readonly nn.AnyModule[];
   readonly group: FSDPParamGroup;
   /** Groups that the program wants to be gathered early, instead of the one that ran before. */
   forwardPrefetch: readonly FSDPState[] = [];
@@ -45,6 +51,7 @@ export class FSDPState implements GroupUser {
   /** True: frees whole parameters after forward; null: unless the module is the root. */
   private reshards: boolean | null;
   private root: Root | null = null;
+  private readonly forward: GroupForward;
   /** The hooks of forwards that graphs repeat, and of those after which gradients free. */
   private readonly sharedHooks: ForwardHooks;
   /** Those of the forward that is running. */
@@ -53,36 +60,38 @@ export class FSDPState implements GroupUser {
   private readonly inBackward = new Set<ForwardHooks>();
 
   constructor(
-    module: nn.AnyModule,
+    modules: readonly nn.AnyModule[],
     group: FSDPParamGroup,
     precision: MixedPrecisionPolicy,
     reshards: boolean | null,
   ) {
-    this.module = module;
+    this.modules = modules;
+    this.forward = new GroupForward(modules);
     this.group = group;
     this.precision = precision;
     this.reshards = reshards;
     this.sharedHooks = new ForwardHooks(this);
     this.hooks = this.sharedHooks;
     group.user = this;
-    states.set(module, this);
-    this.registerHooks();
-    module.registerStateDictPreHook(() => this.useSharded());
-    module.registerLoadStateDictPreHook(() => this.useSharded());
+    for (const module of modules) {
+      states.set(module, this);
+      this.registerHooks(module);
+      module.registerStateDictPreHook(() => this.useSharded());
+      module.registerLoadStateDictPreHook(() => this.useSharded());
+    }
   }
 
   /** What the hooks do beside ops is done where ops run, so that graphs repeat it. */
-  private registerHooks(): void {
-    const { module, group } = this;
+  private registerHooks(module: nn.AnyModule): void {
     const { disable } = compiler;
     const options = {
-      reason: `a module that ${group.op} shards was called`,
+      reason: `a module that ${this.group.op} shards was called`,
       when: () => !this.isInGraphs || compiler.config.skipFsdpHooks,
     };
     const preForward = (_: unknown, args: readonly unknown[]): unknown => this.preForward(args);
     module.registerForwardPreHook(disable(preForward, options) as never, { prepend: true });
     const postForward = (_: unknown, __: unknown, result: unknown): unknown =>
-      this.postForward(result);
+      this.postForward(result, module);
     module.registerForwardHook(disable(postForward, options) as never, { alwaysCall: true });
   }
 
@@ -103,32 +112,26 @@ export class FSDPState implements GroupUser {
   /** Makes this the root of all sharded modules below, before its first forward or unshard. */
   initialize(): Root {
     if (this.root !== null) return this.root;
-    const all: FSDPState[] = [];
-    const comm = new CommContext();
-    const root: Root = { state: this, comm, all, inBackward: false };
-    for (const [path, module] of this.module.namedModules()) {
-      const state = stateOf(module);
+    const [module, ...others] = this.modules as [nn.AnyModule, ...nn.AnyModule[]];
+    if (others.length > 0) throw hasNoRoot(this.group.op, this.modules);
+    const paths = new Map<FSDPState, string[]>();
+    for (const [path, each] of module.namedModules()) {
+      const state = stateOf(each);
       if (state === null) continue;
-      if (state.root !== null) throw this.ranBefore(path);
-      state.group.path = path;
-      all.push(state);
+      if (state.root !== null) throw ranBefore(this.group.op, module, path);
+      paths.set(state, [...(paths.get(state) ?? []), path]);
     }
+    const all = [...paths.keys()];
+    const comm = new CommContext();
+    const root: Root = { state: this, comm, all, forward: null, inBackward: false };
     for (const state of all) {
-      state.nameParameters(this.module);
+      state.group.path = (paths.get(state) as string[]).join(', ');
+      state.nameParameters(module);
       state.group.initialize(comm);
       state.group.reshardsAfterForward = state.reshards ?? state !== this;
     }
     for (const state of all) state.root = root;
     return root;
-  }
-
-  private ranBefore(path: string): ShardingError {
-    return new ShardingError(
-      `${this.group.op}: expected the first forward to be that of the root, got one of ` +
-        `${this.module.constructor.name} after one of its module "${path}", which became a root ` +
-        'of its own. Run the outermost sharded module first.',
-      { op: this.group.op, module: path },
-    );
   }
 
   private nameParameters(root: nn.AnyModule): void {
@@ -143,12 +146,35 @@ export class FSDPState implements GroupUser {
       return given;
     }
     const { root, group } = this;
+    // A graph of one of several modules would not have the begin and the end of their forward.
+    if (this.modules.length > 1 && root?.forward !== 'capture')
+      graphBreak(`one of several modules that ${group.op} shards as a group was called`);
     if (root === null) compiler.beforeCapture(() => this.initialize());
     else if (group.isConverted) compiler.beforeCapture(() => group.initialize(root.comm));
-    if (root?.state === this && this.isInOrder) root.comm.order.forget();
-    this.group.preForward();
+    if (this.root?.state === this) this.rootBegins(this.root);
+    if (this.forward.begins()) group.preForward();
     this.watchInputs(given);
     return given;
+  }
+
+  private rootBegins(root: Root): void {
+    if (this.isInOrder) root.comm.order.forget();
+    root.forward = compiler.isCompiling() ? 'capture' : 'program';
+  }
+
+  /** Ends the forwards of groups of which a module has not run. */
+  private rootEnds(root: Root): void {
+    root.forward = null;
+    for (const state of root.all) {
+      if (!state.forward.isRunning) continue;
+      state.forward.clear();
+      state.endForward(root);
+    }
+  }
+
+  private endForward(root: Root): void {
+    this.group.postForward();
+    if (this.isInOrder && isGradEnabled()) root.comm.order.ended(this.group);
   }
 
   /**
@@ -200,7 +226,7 @@ export class FSDPState implements GroupUser {
   private castInputs(args: readonly unknown[]): readonly unknown[] {
     const dtype = this.group.inputDtype;
     if (dtype === null) return args;
-    return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(dtype) : t), args);
+    return castTensors(args, dtype);
   }
 
   /**
@@ -216,7 +242,7 @@ export class FSDPState implements GroupUser {
   }
 
   /** `result` is undefined after an error. */
-  private postForward(result: unknown): unknown {
+  private postForward(result: unknown, module: nn.AnyModule): unknown {
     if (this.runsAgain) {
       // A checkpoint in a checkpoint runs a part of the module again after this.
       if (this.group.inStep?.holdsWhole === false) this.group.useSharded();
@@ -225,12 +251,13 @@ export class FSDPState implements GroupUser {
     const { root } = this;
     if (root === null) return undefined;
     // A capture that fails has run no op.
-    if (result === undefined && compiler.isCompiling()) return undefined;
+    if (result === undefined && compiler.isCompiling()) return this.captureFails(root);
     // A checkpoint ends its second run as soon as it has what backward needs.
     if (result === undefined && !autograd.isInBackward()) return this.afterError(root);
-    this.group.postForward();
+    if (root.state === this) this.rootEnds(root);
+    const waits = root.forward !== null && !autograd.isInBackward();
+    if (this.forward.ends(module, waits)) this.endForward(root);
     if (result === undefined) return undefined;
-    if (this.isInOrder && isGradEnabled()) root.comm.order.ended(this.group);
     this.watchOutputs(result);
     return this.castOutputs(result);
   }
@@ -239,24 +266,33 @@ export class FSDPState implements GroupUser {
   private castOutputs(result: unknown): unknown {
     const { outputDtype } = this.precision;
     if (outputDtype === null || result === undefined) return undefined;
-    return tree.map((t) => (t.dtype.isFloatingPoint ? t.to(outputDtype) : t), result);
+    return castTensors(result, outputDtype);
+  }
+
+  private captureFails(root: Root): void {
+    this.forward.clear();
+    if (root.state === this) root.forward = null;
   }
 
   /** A module without a result is treated as one that threw: nothing of it reaches backward. */
   private afterError(root: Root): void {
+    if (root.state === this) {
+      root.forward = null;
+      this.recover(root);
+    } else this.reset();
+  }
+
+  private reset(): void {
     this.trainingState = TrainingState.IDLE;
-    if (root.state === this) this.recover(root);
-    else this.group.reset();
+    this.forward.clear();
+    this.forgetUses();
+    this.group.reset();
   }
 
   /** Brings all modules of the root back to the state between steps. */
   recover(root: Root): void {
     root.inBackward = false;
-    for (const state of root.all) {
-      state.trainingState = TrainingState.IDLE;
-      state.forgetUses();
-      state.group.reset();
-    }
+    for (const state of root.all) state.reset();
     root.comm.backwardEnded();
   }
 
@@ -269,8 +305,11 @@ export class FSDPState implements GroupUser {
 
   /** Backward has come to the results of a forward. @internal */
   preBackward(hooks: ForwardHooks): void {
+    const holdsWhole = this.trainingState === TrainingState.PRE_BACKWARD;
     this.backwardBegins(hooks);
     this.group.preBackward();
+    // Those of an earlier result may be gone again.
+    if (holdsWhole) return;
     for (const group of this.prefetched()) group.unshardForBackward();
   }
 
@@ -283,7 +322,10 @@ export class FSDPState implements GroupUser {
       if (this.isLastBackward) comm.order.forget();
     };
     if (!groups.some(({ inBackward }) => inBackward)) autograd.queueCallback(end, end);
-    this.group.inStep?.preBackward(hooks);
+    const { inStep } = this.group;
+    const holdsWhole = inStep?.holdsWhole === true;
+    inStep?.preBackward(hooks);
+    if (holdsWhole) return;
     for (const group of this.prefetched()) group.inStep?.startGather();
   }
 

@@ -36,6 +36,27 @@ export interface FullyShardOptions {
 const OPTIONS = 'mesh reshardAfterForward mpPolicy offloadPolicy shardPlacementFn';
 
 /**
+ * Shards several modules as one group: its parameters are gathered before the first of them runs, and
+ * freed after the last one, also if other modules run in between. So modules with a common weight
+ * are in one group, and small ones share collectives. If one of them does not run, the parameters are
+ * freed at the end of the root's forward. A module that runs when all have run begins again.
+ *
+ * A sharded module around them has to run first. `mpPolicy` casts the inputs and outputs of each; in
+ * PyTorch inputs of the first one and outputs of the last one.
+ *
+ * @returns the list, whose modules have the methods of {@link FSDPModule}: each is about the group
+ * @throws as for one module; ShardingError for a module that contains another one of the list, and
+ * in the first forward if that is not one of a sharded module around them
+ * @see PyTorch `torch.distributed.fsdp.fully_shard` with a list of modules
+ * @example
+ * fullyShard([model.at(0), model.at(2)], { mesh });
+ * fullyShard(model, { mesh });
+ */
+export function fullyShard<const M extends readonly nn.AnyModule[]>(
+  modules: M,
+  options?: FullyShardOptions,
+): { [I in keyof M]: M[I] & FSDPModule };
+/**
  * Shards the parameters of a module over the ranks of a mesh, in place. Each rank holds its rows of
  * every parameter, and of the state of its optimizer; the whole parameters are in memory only while
  * the module runs. Each call makes a group of the parameters that no call below has taken: one
@@ -50,7 +71,7 @@ const OPTIONS = 'mesh reshardAfterForward mpPolicy offloadPolicy shardPlacementF
  * @returns the module, with the methods of {@link FSDPModule}
  * @throws ShardingError for a container without forward, a module that is sharded already, and
  * parameters that cannot be sharded, and modules with `FullyShardedDataParallel` or
- * `DistributedDataParallel`; DtypeError for parameters of several dtypes; ArgumentError.
+ * `DistributedDataParallel`; ArgumentError.
  * CollectiveError, when a value is read, if ranks have other parameters
  * @see PyTorch `torch.distributed.fsdp.fully_shard`; Zhao et al., PyTorch FSDP, 2023
  * @example
@@ -59,19 +80,23 @@ const OPTIONS = 'mesh reshardAfterForward mpPolicy offloadPolicy shardPlacementF
  */
 export function fullyShard<M extends nn.AnyModule>(
   module: M,
+  options?: FullyShardOptions,
+): M & FSDPModule;
+export function fullyShard(
+  modules: nn.AnyModule | readonly nn.AnyModule[],
   options: FullyShardOptions = {},
-): M & FSDPModule {
+): nn.AnyModule | readonly nn.AnyModule[] {
   const op = 'fullyShard';
-  if (!(module instanceof nn.Module)) throw unexpected(op, 'module', 'an nn.Module', module);
-  const { mesh: given, reshardAfterForward = null, ...others } = optionsOf(op, options, OPTIONS);
+  const given = listOf(op, modules);
+  const { mesh, reshardAfterForward = null, ...others } = optionsOf(op, options, OPTIONS);
   const { mpPolicy = new MixedPrecisionPolicy(), offloadPolicy = new OffloadPolicy() } = others;
   if (!(mpPolicy instanceof MixedPrecisionPolicy))
     throw unexpected(op, 'mpPolicy', 'a MixedPrecisionPolicy', mpPolicy);
   if (!(offloadPolicy instanceof OffloadPolicy))
     throw unexpected(op, 'offloadPolicy', 'an OffloadPolicy', offloadPolicy);
-  checkModule(op, module);
-  const slots = ownSlots(module);
-  const shards = new ShardMesh(op, given ?? worldMesh(module));
+  for (const module of given) checkModule(op, module);
+  const slots = ownSlots(given);
+  const shards = new ShardMesh(op, mesh ?? worldMesh(given));
   checkReshard(op, shards, reshardAfterForward);
   const dimOf = dimChooser(op, others.shardPlacementFn ?? null);
   const parameters = slots.map(([path, list]) => {
@@ -81,7 +106,7 @@ export function fullyShard<M extends nn.AnyModule>(
   });
   const group = new FSDPParamGroup(
     parameters,
-    module,
+    given,
     shards,
     typeof reshardAfterForward === 'number' ? shards.smaller(reshardAfterForward) : null,
     shards.mesh.device,
@@ -89,13 +114,44 @@ export function fullyShard<M extends nn.AnyModule>(
     offloadPolicy,
   );
   const reshards = reshardAfterForward === null ? null : reshardAfterForward !== false;
-  new FSDPState(module, group, mpPolicy, reshards);
-  markAs(op, module);
+  new FSDPState(given, group, mpPolicy, reshards);
+  for (const module of given) markAs(op, module);
   for (const { parameter, slots: all } of parameters) {
     grouped.add(parameter);
     for (const slot of all) compiler.markRebound(slot.module, slot.name);
   }
-  return addMethods(module);
+  for (const module of given) addMethods(module);
+  return modules;
+}
+
+/**
+ * The modules, each once. @throws ArgumentError for what is neither a module nor a list of some,
+ * ShardingError for a module in another one
+ */
+function listOf(op: string, modules: unknown): readonly nn.AnyModule[] {
+  if (modules instanceof nn.Module) return [modules];
+  const list: readonly unknown[] = Array.isArray(modules) ? modules : [];
+  if (list.length === 0 || !list.every((each) => each instanceof nn.Module))
+    throw unexpected(op, 'module', 'an nn.Module or a list of some', modules);
+  const given = new Set(list as readonly nn.AnyModule[]);
+  for (const outer of given)
+    for (const [path, inner] of outer.namedModules())
+      if (inner !== outer && given.has(inner)) throw containedIn(op, outer, inner, path);
+  return [...given];
+}
+
+function containedIn(
+  op: string,
+  outer: nn.AnyModule,
+  inner: nn.AnyModule,
+  path: string,
+): ShardingError {
+  return new ShardingError(
+    `${op}: expected modules none of which contains another, got ${outer.constructor.name}, whose ` +
+      `"${path}" (${inner.constructor.name}) is in the list, too. Leave it out: the parameters of ` +
+      'modules in a module are in its group.',
+    { op, module: path },
+  );
 }
 
 function checkModule(op: string, module: nn.AnyModule): void {
@@ -128,7 +184,8 @@ const grouped = new WeakSet<nn.Parameter>();
 function refuseShared(path: string): never {
   throw new ShardingError(
     `fullyShard: expected modules that share "${path}" to be in one group, got one that ` +
-      'fullyShard was called on before. Call it on a module that contains both instead.',
+      'fullyShard was called on before. Call it on a list of both instead: ' +
+      'fullyShard([a, b]).',
     { op: 'fullyShard', parameter: path },
   );
 }
@@ -137,12 +194,13 @@ function refuseShared(path: string): never {
  * The parameters that no call below has taken, with all properties that hold each. @throws
  * ShardingError for one that another group shares
  */
-function ownSlots(root: nn.AnyModule): [path: string, slots: Slot[]][] {
+function ownSlots(modules: readonly nn.AnyModule[]): [path: string, slots: Slot[]][] {
   const found = new Map<nn.Parameter, [string, Slot[]]>();
-  const visit = (module: nn.AnyModule, path: string, seen: Set<nn.AnyModule>): void => {
+  const seen = new Set<nn.AnyModule>();
+  const visit = (module: nn.AnyModule, path: string): void => {
     if (seen.has(module)) return;
     seen.add(module);
-    if (module !== root && stateOf(module) !== null) return;
+    if (stateOf(module) !== null) return;
     for (const [name, parameter] of module.namedParameters('', { recurse: false })) {
       const slot = { module, name };
       const known = found.get(parameter);
@@ -151,9 +209,9 @@ function ownSlots(root: nn.AnyModule): [path: string, slots: Slot[]][] {
       else known[1].push(slot);
     }
     for (const [name, child] of module.namedChildren())
-      visit(child, [path, name].filter((part) => part !== '').join('.'), seen);
+      visit(child, [path, name].filter((part) => part !== '').join('.'));
   };
-  visit(root, '', new Set());
+  for (const [i, module] of modules.entries()) visit(module, modules.length === 1 ? '' : `${i}`);
   return [...found].map(([parameter, entry]) => {
     if (grouped.has(parameter)) refuseShared(entry[0]);
     return entry;

@@ -3,20 +3,45 @@
  * other, so each is gathered where modules use it, in one call for all. Small ones, and those that
  * are sharded along another dim, are gathered together as rows and copied from there.
  */
-import {
-  allGatherIntoTensor,
-  allGatherIntoTensorCoalesced,
-  type ProcessGroup,
-  withCallSite,
-} from '../../distributed/index.js';
-import { cat, foreachCopy_, type Tensor } from '../../index.js';
+import { allGatherIntoTensor, allGatherIntoTensorCoalesced } from '../../distributed/index.js';
+import { cat, foreachCopy_, type Tensor, uint8 } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
-import { ComparedCollectives } from '../common/same-parameters.js';
 import type { Layout } from './flat-shard.js';
 import type { MemoryPlan } from './group-memory.js';
 import type { ShardMesh } from './shard-mesh.js';
 import type { ShardedParameter } from './sharded-parameter.js';
 import { CopyOut } from './transfers.js';
+
+/** What a gather moves: shards of one dtype, and the tensors that those of all ranks fill. */
+export interface GatherPart {
+  readonly inputs: readonly Tensor[];
+  readonly outputs: readonly Tensor[];
+  /** Whether the inputs are this rank's shards in the outputs. */
+  readonly isInPlace: boolean;
+}
+
+/**
+ * Gathers all parts over a mesh, in one call: those of several dtypes as bytes. `around` runs the
+ * collective.
+ */
+export function gatherParts(
+  parts: readonly GatherPart[],
+  { ranks, group }: ShardMesh,
+  around: (collective: () => void) => void,
+): void {
+  if (ranks === 1) {
+    for (const { isInPlace, inputs, outputs } of parts)
+      if (!isInPlace) foreachCopy_(outputs, inputs);
+    return;
+  }
+  const asGathered = (t: Tensor): Tensor => (parts.length === 1 ? t : t.view(uint8));
+  const inputs = parts.flatMap((part) => part.inputs.map(asGathered));
+  const outputs = parts.flatMap((part) => part.outputs.map(asGathered));
+  around(() => {
+    if (outputs.length > 1) allGatherIntoTensorCoalesced(outputs, inputs, { group });
+    else allGatherIntoTensor(outputs[0] as Tensor, inputs[0] as Tensor, { group });
+  });
+}
 
 export class Gather {
   private readonly plan: MemoryPlan;
@@ -31,7 +56,6 @@ export class Gather {
   private readonly own: readonly Tensor[];
   /** Whether the shards have another dtype or device than the whole. */
   private readonly isCast: boolean;
-  private readonly compared: ComparedCollectives;
   /** The parts of the flat shard that are gathered, and that shard. */
   private sources: { readonly of: Tensor; readonly parts: readonly Tensor[] } | null = null;
 
@@ -40,7 +64,6 @@ export class Gather {
     this.layout = layout;
     this.whole = whole;
     this.isCast = isCast;
-    this.compared = new ComparedCollectives('parameters', plan.list);
     const { parameters, mesh, device } = plan;
     const { dtype } = whole.memory;
     const { ranks } = mesh;
@@ -62,19 +85,23 @@ export class Gather {
     return (this.plan.parameters[i] as ShardedParameter).paddedNumel;
   }
 
-  /** @param kept - what this rank has kept for the smaller mesh, if that holds the parameters */
-  start(shard: Tensor, kept: Tensor | null): void {
+  /**
+   * Allocates what a gather fills, and casts what it moves.
+   *
+   * @param kept - what this rank has kept for the smaller mesh, if that holds the parameters
+   */
+  prepare(shard: Tensor, kept: Tensor | null): GatherPart {
     const { plan, outputs, own } = this;
     this.whole.allocate();
     this.rows?.allocate();
-    const mesh = kept === null ? plan.mesh : (plan.postForwardMesh as ShardMesh);
-    let inputs = kept === null ? this.partsOf(shard) : this.partsOfKept(kept, mesh);
-    if (kept === null && this.isCast) {
-      foreachCopy_(own, inputs);
-      inputs = own;
+    if (kept !== null) {
+      const inputs = this.partsOfKept(kept, plan.postForwardMesh as ShardMesh);
+      return { inputs, outputs, isInPlace: false };
     }
-    if (mesh.ranks > 1) this.gather(inputs, mesh.group);
-    else if (inputs !== own) foreachCopy_(outputs, inputs);
+    const inputs = this.partsOf(shard);
+    if (!this.isCast) return { inputs, outputs, isInPlace: false };
+    foreachCopy_(own, inputs);
+    return { inputs: own, outputs, isInPlace: true };
   }
 
   /** The parts of the flat shard that go to the outputs. */
@@ -90,15 +117,6 @@ export class Gather {
 
   private partsOfKept(kept: Tensor, { ranks }: ShardMesh): Tensor[] {
     return kept.split(this.outputs.map((output) => output.numel() / ranks));
-  }
-
-  private gather(inputs: readonly Tensor[], group: ProcessGroup): void {
-    const { plan, outputs, compared } = this;
-    const gather = (): void => {
-      if (outputs.length > 1) allGatherIntoTensorCoalesced(outputs, inputs, { group });
-      else allGatherIntoTensor(outputs[0] as Tensor, inputs[0] as Tensor, { group });
-    };
-    withCallSite(plan.site, () => compared.run(gather));
   }
 
   /** Copies the parameters that are gathered as rows to where modules use them. */

@@ -67,15 +67,6 @@ export class GradientReduction {
     return this.hasAccumulated || (allReduces && this.partial !== null);
   }
 
-  /** For which parameters something waits for a reduction; null if nothing does. */
-  pendingState(allReduces: boolean): readonly boolean[] | null {
-    if (!this.hasPending(true)) return null;
-    return this.willReduce(
-      this.accumulated.map(() => false),
-      allReduces,
-    );
-  }
-
   /** Adds gradients to those that a later reduction takes along. */
   accumulate(grads: Gradients): void {
     const { reduceDtype } = this.plan;

@@ -1,5 +1,5 @@
 /**
- * The memory of a group's parameters: the flat shard, and the whole parameters that a gather fills.
+ * The memory of a group's parameters of one dtype: the flat shard, and the whole parameters that a gather fills.
  * Starting a gather, completing it and freeing the whole parameters are the only changes.
  */
 import {
@@ -16,7 +16,8 @@ import type { ParameterList } from '../common/same-parameters.js';
 import { adviceOnShard, adviceOnWhole, type Owner } from './advice.js';
 import type { CommContext } from './comm-context.js';
 import { FlatShard, type Layout, layoutOf, pathAt } from './flat-shard.js';
-import { Gather } from './gather.js';
+import { Gather, type GatherPart } from './gather.js';
+import type { Description } from './ops.js';
 import type { OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
 import type { ShardedParameter } from './sharded-parameter.js';
@@ -95,9 +96,10 @@ export class GroupMemory {
     this.limitsGathers = limitsGathers;
     this.layout = layoutOf(plan.parameters, plan.mesh.ranks);
     this.shard = flatShardOf(plan, (parameter) => parameter.shard());
-    this.computeDtype = plan.paramDtype ?? this.shard.tensor.dtype;
+    const { dtype } = this.shard.tensor;
+    this.computeDtype = dtype.isFloatingPoint ? (plan.paramDtype ?? dtype) : dtype;
     const { layout, computeDtype } = this;
-    const isCast = this.shard.tensor.dtype !== computeDtype || plan.offload.toCpu;
+    const isCast = dtype !== computeDtype || plan.offload.toCpu;
     this.usesShards = !isCast && plan.parameters.every(({ isWhole }) => isWhole);
     this.whole = new RefillableBuffer(layout.wholeNumel, computeDtype, plan.device, (offset) =>
       adviceOnWhole(plan.owner, pathAt(plan.parameters, layout.inWhole, offset)),
@@ -105,15 +107,16 @@ export class GroupMemory {
     this.gather = new Gather(plan, layout, this.whole, isCast);
   }
 
-  /** Whether the parameters have the dtype that they had: `module.to` may have converted them. */
+  /** Whether the parameters have the dtype that they had: `module.to` may have converted some. */
   hasDtype(): boolean {
-    const { parameter } = this.plan.parameters[0] as ShardedParameter;
-    return parameter.dtype === this.shard.tensor.dtype;
+    const { dtype } = this.shard.tensor;
+    return this.plan.parameters.every(({ parameter }) => parameter.dtype === dtype);
   }
 
-  /** The device of whole parameters. */
-  get device(): Device {
-    return this.plan.device;
+  /** The metadata of the whole parameters. */
+  describeWhole(): Description[] {
+    const { computeDtype: dtype, plan } = this;
+    return plan.parameters.map(({ shape }) => ({ shape, dtype, device: plan.device }));
   }
 
   /** A tensor on the memory of the whole parameters. */
@@ -126,19 +129,26 @@ export class GroupMemory {
     return this.whole.size;
   }
 
-  /** Starts to gather the parameters: over the smaller mesh if that holds them. */
-  startGather(): void {
-    const { plan, gather } = this;
+  /** Before a gather. False if modules use the shards themselves. */
+  beginGather(): boolean {
+    const { plan } = this;
     if (!this.shard.isCurrent()) this.shard = flatShardOf(plan, (parameter) => parameter.shard());
-    if (this.usesShards) return;
+    if (this.usesShards) return false;
     this.comm.keepInMemory(this);
-    this.onStream(() => noGrad(() => gather.start(this.shard.tensor, this.postForwardRows)));
+    return true;
   }
 
-  /**
-   * Casts and the memory of gathers are on the stream of the collectives: a gather does not wait
-   * for the compute of the layer before it.
-   */
+  /** The ranks that together hold the parameters now. */
+  get mesh(): ShardMesh {
+    const { mesh, postForwardMesh } = this.plan;
+    return this.postForwardRows === null ? mesh : (postForwardMesh as ShardMesh);
+  }
+
+  /** What a gather moves, on the stream of the collectives. */
+  prepareGather(): GatherPart {
+    return this.gather.prepare(this.shard.tensor, this.postForwardRows);
+  }
+
   private onStream(fn: () => void): void {
     this.plan.mesh.group.onStream(this.plan.device, fn);
   }

@@ -13,17 +13,13 @@ import {
   noGrad,
   type Tensor,
 } from '../../index.js';
+import { namesOf } from './advice.js';
 import { GroupInStep, OfStep } from './captured-step.js';
 import type { CommContext } from './comm-context.js';
-import { GradientReduction } from './gradient-reduction.js';
-import { checkDtypes, checkMaterialized } from './group-checks.js';
-import {
-  flatShardOf,
-  GroupMemory,
-  type MemoryPlan,
-  namedPlan,
-  unnamedPlan,
-} from './group-memory.js';
+import { checkMaterialized } from './group-checks.js';
+import { GroupMemories, shardOnFlatTensors } from './group-memories.js';
+import { type MemoryPlan, namedPlan, unnamedPlan } from './group-memory.js';
+import { GroupReductions } from './group-reductions.js';
 import { asUsed, NOT_RECORDED, placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
 import {
   type Description,
@@ -73,12 +69,12 @@ export class FSDPParamGroup implements GroupOfOps {
   /** @internal */
   readonly parameters: readonly ShardedParameter[];
   /** @internal */
-  readonly module: nn.AnyModule;
+  readonly modules: readonly nn.AnyModule[];
   private readonly plan: MemoryPlan | null;
   private readonly precision: MixedPrecisionPolicy;
   private comm: CommContext | null = null;
-  private memory: GroupMemory | null = null;
-  private reduction: GradientReduction | null = null;
+  private memory: GroupMemories | null = null;
+  private reduction: GroupReductions | null = null;
   private recorded = NOT_RECORDED;
   /** Those of the forward that is running. */
   private inUse: readonly Tensor[] = [];
@@ -90,17 +86,17 @@ export class FSDPParamGroup implements GroupOfOps {
   /** A group without parameters needs neither a mesh nor a device. */
   constructor(
     parameters: readonly ShardedParameter[],
-    module: nn.AnyModule,
+    modules: nn.AnyModule | readonly nn.AnyModule[],
     mesh: ShardMesh | null,
     postForwardMesh: ShardMesh | null,
     device: Device | null,
     precision: MixedPrecisionPolicy | null,
     offload: OffloadPolicy | null,
   ) {
-    if (!(module instanceof nn.Module))
-      throw unexpected('FSDPParamGroup', 'module', 'an nn.Module', module);
+    this.modules = modules instanceof nn.Module ? [modules] : modules;
+    if (!Array.isArray(this.modules) || !this.modules.every((each) => each instanceof nn.Module))
+      throw unexpected('FSDPParamGroup', 'modules', 'modules', modules);
     this.parameters = parameters;
-    this.module = module;
     this.precision = precision ?? new MixedPrecisionPolicy();
     this.plan = null;
     if (parameters.length === 0 || mesh === null || device === null) return;
@@ -111,8 +107,7 @@ export class FSDPParamGroup implements GroupOfOps {
       parameters,
       offload: offload ?? new OffloadPolicy(),
     });
-    checkDtypes(this.parameters);
-    flatShardOf(this.plan, (parameter) => parameter.takeShard(parameter.shard()));
+    shardOnFlatTensors(this.plan, (parameter) => parameter.takeShard(parameter.shard()));
   }
 
   /** Runs `fn` in a training state. The state before comes back, also after an error. */
@@ -152,20 +147,15 @@ export class FSDPParamGroup implements GroupOfOps {
     this.comm = comm;
     if (this.plan === null) return;
     checkMaterialized(this.parameters);
-    checkDtypes(this.parameters);
     const plan = namedPlan(this.plan, this.op, this.path);
-    this.memory = new GroupMemory(plan, comm, this.limitsGathers);
-    const { dtype } = (this.parameters[0] as ShardedParameter).parameter;
-    this.reduction = new GradientReduction({
-      ...plan,
-      dtype,
-      reduceDtype: this.precision.reduceDtype ?? this.precision.paramDtype ?? dtype,
-    });
+    this.memory = new GroupMemories(plan, comm, this.limitsGathers);
+    const { reduceDtype, paramDtype } = this.precision;
+    this.reduction = new GroupReductions(plan, reduceDtype ?? paramDtype);
   }
 
-  /** Whether `module.to` gave the parameters another dtype since the memory was made. @internal */
+  /** Whether `module.to` gave parameters another dtype since the memory was made. @internal */
   get isConverted(): boolean {
-    return this.memory?.hasDtype() === false;
+    return this.memory?.hasDtypes() === false;
   }
 
   /** Starts to gather the parameters, unless they are whole or a gather is under way. @internal */
@@ -265,9 +255,7 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   describeWhole(): Description[] {
-    if (this.memory === null) return [];
-    const { computeDtype: dtype, device } = this.memory;
-    return this.parameters.map(({ shape }) => ({ shape, dtype, device }));
+    return this.memory?.describeWhole() ?? [];
   }
 
   /** @internal */
@@ -342,13 +330,13 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** The memory that backward fills. @internal */
   get wholeMemory(): readonly Tensor[] {
-    return this.memory === null ? [] : [this.memory.wholeMemory];
+    return this.memory?.wholeMemory ?? [];
   }
 
   /** Reduces the gradients of the whole parameters, or adds them to those that wait. @internal */
   reduceGradients(grads: Gradients): (Tensor | null)[] {
     this.trainingState = TrainingState.POST_BACKWARD;
-    const reduction = this.reduction as GradientReduction;
+    const reduction = this.reduction as GroupReductions;
     let results: (Tensor | null)[] = grads.map(() => null);
     if (this.reducesGradients)
       results = reduction.run(grads, this.comm as CommContext, this.allReducesGradients);
@@ -393,8 +381,8 @@ export class FSDPParamGroup implements GroupOfOps {
     this.comm?.order.remove(this);
   }
 
-  /** The path and the class of its module. */
+  /** The paths and the classes of its modules. */
   toString(): string {
-    return `FSDPParamGroup(${this.path || 'root'}, ${this.module.constructor.name})`;
+    return `FSDPParamGroup(${this.path || 'root'}, ${namesOf(this.modules)})`;
   }
 }

@@ -24,9 +24,9 @@ function deviceType(parameter: nn.Parameter | undefined): 'cpu' | 'cuda' {
   return cuda.isAvailable() ? 'cuda' : 'cpu';
 }
 
-/** A mesh of all ranks for the devices of a module's parameters. */
-export function worldMesh(module: nn.AnyModule): DeviceMesh {
-  const [parameter] = module.parameters();
+/** A mesh of all ranks for the devices of the parameters of modules. */
+export function worldMesh(modules: readonly nn.AnyModule[]): DeviceMesh {
+  const [parameter] = modules.flatMap((module) => [...module.parameters()]);
   const type = deviceType(parameter);
   const world = worldGroup();
   const meshes = worldMeshes.get(world) ?? new Map<string, DeviceMesh>();

@@ -1,6 +1,6 @@
 /** Models and batches of the tests of data parallel training. */
 import assert from 'node:assert/strict';
-import { float64, manualSeed, nn, randn, type Tensor, tensor } from '../../../lib/index.js';
+import { float64, manualSeed, nn, optim, randn, type Tensor, tensor } from '../../../lib/index.js';
 
 export class Block extends nn.Module {
   up = new nn.Linear(6, 10);
@@ -57,3 +57,14 @@ export class Branches extends nn.Module<[x: Tensor, branch: number]> {
 
 /** An input for them. */
 export const row = (): Tensor => tensor([[1, 1]]);
+
+/** Gives each parameter an optimizer that steps and frees the gradient as soon as it is there. */
+export function stepInHooks(model: nn.AnyModule): void {
+  for (const p of model.parameters()) {
+    const optimizer = new optim.AdamW([p], { lr: 0.01 });
+    p.registerPostAccumulateGradHook(() => {
+      optimizer.step();
+      optimizer.zeroGrad();
+    });
+  }
+}

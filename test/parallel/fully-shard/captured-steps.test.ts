@@ -17,6 +17,9 @@ const TRIED = [
   'blocks that run twice',
   'explicit prefetch',
   'a frozen group',
+  'two layers as one group',
+  'parameters of two dtypes',
+  'two frozen layers as one group',
   'a block that is gathered before forward',
   'setReshardAfterBackward(false)',
 ];

@@ -5,7 +5,7 @@ import {
   MixedPrecisionPolicy,
   Shard,
 } from '../../../lib/distributed.js';
-import { noGrad, type Tensor } from '../../../lib/index.js';
+import { bfloat16, noGrad, type Tensor } from '../../../lib/index.js';
 import type { Block, Model, Use } from '../compiled-model.js';
 import type { TrainingVariant } from '../compiled-training.js';
 
@@ -132,6 +132,30 @@ export const VARIANTS: Readonly<Record<string, Variant>> = {
   'a block that is gathered before forward': {
     before: (model, step) => {
       if (step > 0) blocksOf(model)[1]?.unshard({ asyncOp: true }); // the root runs first
+    },
+  },
+  'parameters of two dtypes': {
+    prepare: (model) => {
+      for (const { scale } of model.blocks) scale.data = scale.data.to(bfloat16);
+    },
+  },
+  'two layers as one group': {
+    prepare: (model, options) => void fullyShard([model.first, model.last], options),
+  },
+  'two layers as one group, mixed precision and every other step compiled': {
+    options: mixed,
+    isEager: (step) => step % 2 === 1,
+    prepare: (model, options) => void fullyShard([model.first, model.last], options),
+  },
+  'two layers as one group that keeps rows': {
+    ranks: 4,
+    options: () => ({ reshardAfterForward: 2 }),
+    prepare: (model, options) => void fullyShard([model.first, model.last], options),
+  },
+  'two frozen layers as one group': {
+    prepare: (model, options) => {
+      for (const layer of fullyShard([model.first, model.last], options))
+        for (const p of layer.parameters()) p.requiresGrad_(false);
     },
   },
   'parameters that hooks change in backward': {

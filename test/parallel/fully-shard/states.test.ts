@@ -10,9 +10,7 @@ import {
 } from '../../../lib/distributed.js';
 import {
   autograd,
-  DtypeError,
   FreedError,
-  float16,
   manualSeed,
   nn,
   noGrad,
@@ -277,20 +275,6 @@ describe('fullyShard refuses', () => {
       what,
       withRanks(2, () => void assert.throws(call, text)),
     );
-
-  it(
-    'parameters of two dtypes in a group, by their names',
-    withRanks(1, () => {
-      const model = newModel();
-      model.second.to(float16);
-      assert.throws(
-        () => fullyShard(model),
-        (error: Error) =>
-          error instanceof DtypeError &&
-          /float64 for "first.up.weight" and float16 for "second.weight"/.test(error.message),
-      );
-    }),
-  );
 
   it(
     'to run the root after one of its modules',
