@@ -188,9 +188,6 @@ class JointTracer {
       // A pass towards an input that the tensor does not depend on leaves its gradient alone.
       if (source.kind !== 'primal' && reached([edgeOf(t) as Edge], targets).length < targets.length)
         this.recorder.unsupported('retainGrad() was called on one of several results');
-      // Hooks change the gradient before it is kept, and the backward graph runs them.
-      if (source.kind !== 'primal' && (node?.tensorHooks?.[outputNr]?.size ?? 0) > 0)
-        this.recorder.unsupported('retainGrad() was called on a tensor with hooks');
       found.push(source);
     }
     return found;
@@ -301,6 +298,10 @@ class JointTracer {
   private sharesMemory = false;
 
   private rootOf(t: Tensor, tangents: Node[]): TracedRoot {
+    const edge = edgeOf(t) as Edge;
+    // Hooks that the caller registers run after it, and before the backward graph.
+    if ((edge.node.tensorHooks?.[edge.outputNr]?.size ?? 0) > 0)
+      this.recorder.unsupported('a hook was registered on a result');
     const { sizes: shape, strides, dtype, device } = heldOf(t);
     const dense = isNonOverlappingAndDense(shape, strides);
     const local = fakeTensor({ shape, strides: dense ? strides : null, dtype, device });
@@ -310,7 +311,7 @@ class JointTracer {
     const source = this.sources.get(t) ?? ({ kind: 'primal', index } as const);
     return {
       root: { source, like: local, sharding: t.sharding },
-      edge: edgeOf(t) as Edge,
+      edge,
       tangent: t.sharding === null ? local : t.sharding.gradient(local),
     };
   }
