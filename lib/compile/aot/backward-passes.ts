@@ -41,6 +41,8 @@ export interface BackwardPass extends BackwardRuns {
 /** What backward graphs are made of. @internal */
 export interface BackwardSource {
   readonly trace: JointTrace;
+  /** The joint graph that was partitioned: that of the trace, or one of all passes. */
+  readonly joint: JointGraph;
   readonly partition: Partition;
   /** The positions of saved values that nobody else needs after a backward pass. */
   readonly donated: readonly number[];
@@ -65,15 +67,12 @@ export class BackwardPasses {
 
   constructor(source: BackwardSource) {
     this.source = source;
-    const { trace, partition, donated, compile } = source;
-    this.whole = {
-      ...compile(partition.backward, donated),
-      tangents: trace.roots.map((_, i) => i),
-      saved: partition.saved.map((_, i) => i),
-      donated,
-      gradients: trace.gradients,
-      ends: [],
-    };
+    const { trace, joint, partition } = source;
+    const tangents = trace.roots.map((_, i) => i);
+    this.whole =
+      joint === trace.joint
+        ? this.compiled(tangents, trace, partition.backward, [...partition.saved.keys()])
+        : this.partOf(tangents, trace);
   }
 
   /** The pass in which these roots have gradients. @throws AutogradError if there can be none */
@@ -109,31 +108,32 @@ export class BackwardPasses {
   }
 
   private traced(pass: TracedPass): BackwardPass {
-    const { partition, donated, compile, retrace } = this.source;
-    const roots = pass.roots as readonly number[];
-    const first = this.source.trace;
+    const { trace: first, retrace } = this.source;
     const trace = (retrace as Retrace)(pass);
     const gradients = inOrderOf(first, trace);
     if (gradients === null) throw new AutogradError('it was traced otherwise before');
+    return this.partOf(pass.roots as readonly number[], { ...trace, gradients });
+  }
+
+  /** A pass that gets what forward saves for all. */
+  private partOf(roots: readonly number[], trace: JointTrace): BackwardPass {
     const { joint } = trace;
-    const { backward, saved } = otherBackward(
-      { joint: first.joint, partition },
-      joint,
-      roots.map((i) => joint.tangents[i] as JointGraph['tangents'][number]),
-    );
-    backward.title = partition.backward.title;
+    const tangents = roots.map((i) => joint.tangents[i] as JointGraph['tangents'][number]);
+    const { backward, saved } = otherBackward(this.source, joint, tangents);
+    backward.title = this.source.partition.backward.title;
+    return this.compiled(roots, trace, backward, saved);
+  }
+
+  private compiled(
+    roots: readonly number[],
+    { gradients, ends }: JointTrace,
+    backward: Graph,
+    saved: readonly number[],
+  ): BackwardPass {
+    const { donated: all, compile } = this.source;
     // The passes of single roots read the values one after the other.
-    const free = pass.endsAtResults
-      ? []
-      : saved.flatMap((at, i) => (donated.includes(at) ? i : []));
-    return {
-      ...compile(backward, free),
-      tangents: roots,
-      saved,
-      donated: free,
-      gradients,
-      ends: trace.ends,
-    };
+    const donated = ends.length > 0 ? [] : saved.flatMap((at, i) => (all.includes(at) ? i : []));
+    return { ...compile(backward, donated), tangents: roots, saved, donated, gradients, ends };
   }
 }
 

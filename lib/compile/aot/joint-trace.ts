@@ -40,6 +40,9 @@ export interface TracedPass {
 /** The pass in which all results have gradients. @internal */
 export const WHOLE_PASS: TracedPass = { roots: null, endsAtResults: false };
 
+/** That pass, and those of single results to the others, in one graph. @internal */
+export const ALL_PASSES: TracedPass = { roots: null, endsAtResults: true };
+
 /** The changes that the version of a primal counts. @internal */
 export interface VersionChanges {
   readonly primal: number;

@@ -338,18 +338,17 @@ class JointTracer {
     this.recorder.tags = new Set([BACKWARD]);
     const { roots, endsAtResults } = this.pass;
     const chosen = roots === null ? all : roots.map((i) => all[i] as TracedRoot);
-    const edges = chosen.map(({ edge }) => edge);
     const views = this.sources.views.map(([t]) => edgeOf(t) as Edge);
     const places = [...all.map(({ edge }) => edge), ...views];
-    const ends = endsAtResults ? endsAt(edges, places) : [];
-    const tangents = chosen.map(({ tangent }) => tangent);
     const arrivals = arrivalsAt(targets);
-    const found = runBackward(edges, () => tangents, {
-      retainGraph: true,
-      createGraph: false,
-      captures: [...targets.map(({ edge }) => edge), ...ends],
-      only: null,
-    });
+    const captures = targets.map(({ edge }) => edge);
+    const isWhole = roots === null || !endsAtResults;
+    const found = isWhole ? gradientsAt(captures, chosen) : [];
+    if (endsAtResults) {
+      const edges = chosen.map(({ edge }) => edge);
+      captures.push(...endsAt(edges, places));
+      for (const root of chosen) found.push(...gradientsAt(captures, [root]));
+    }
     const values: Tensor[] = [];
     const placed = (grad: Tensor | null): GradientValue => {
       if (grad === null) return { at: -1, sharding: null };
@@ -368,4 +367,12 @@ class JointTracer {
     const history = this.histories[i] as Edge['node'] | null;
     return history === null ? (edgeOf(t) as Edge) : { node: history, outputNr: 0 };
   }
+}
+
+/** The gradients that arrive at some edges. */
+function gradientsAt(captures: readonly Edge[], roots: readonly TracedRoot[]): (Tensor | null)[] {
+  const edges = roots.map(({ edge }) => edge);
+  const tangents = roots.map(({ tangent }) => tangent);
+  const options = { retainGraph: true, createGraph: false, captures, only: null };
+  return runBackward(edges, () => tangents, options);
 }

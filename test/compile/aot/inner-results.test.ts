@@ -92,6 +92,45 @@ describe('a result of a compiled function from which another was computed', () =
     );
   });
 
+  it('may get nothing but zeros from others, or for what it is computed from', () => {
+    const programs: Fn[] = [
+      (x) => {
+        const h = x.clone().fill_(0.25);
+        return [h.exp(), h];
+      },
+      (x, y) => {
+        const h = x.mul(y).sin();
+        return [h.cos().atan2(h).fill_(0.5), h, h.mul(x)];
+      },
+      // On the way to its gradient, twice the same is computed from what is saved.
+      (x, y) => {
+        const h = x.mul(y).sin();
+        return [h.cos().atan2(h.cos()).round(), h.atan2(h)];
+      },
+      (x, y) => {
+        const h = new nn.Parameter(x.detach().mul(2)).add(1);
+        return [h.atan2(y.detach()), h];
+      },
+      (x, y) => {
+        const h = x.mul(2);
+        h.view([-1]).zero_();
+        return [h.sin().mul(y), h.view([2, 1]), h];
+      },
+    ];
+    for (const fn of programs)
+      for (const hooked of [0, 1])
+        assertSame(fn, (results) => {
+          const seen: unknown[] = [];
+          results[hooked]?.registerHook((g) => {
+            seen.push(list(g));
+            return g.mul(3);
+          });
+          results[1 - hooked]?.retainGrad();
+          used(results, ...results.keys()).backward();
+          return [seen, list(results[1 - hooked]?.grad)];
+        });
+  });
+
   it('may be one of several results of one op, a view, or an argument that was changed', () => {
     const fn: Fn = (x, y) => {
       const h = x.mul(2);
