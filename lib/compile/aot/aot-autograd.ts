@@ -38,7 +38,7 @@ import {
 } from './compiled-function.js';
 import { donatedValues } from './donated.js';
 import { traceJoint } from './joint.js';
-import type { JointTrace } from './joint-trace.js';
+import { hasOtherPasses, type JointTrace } from './joint-trace.js';
 import { type PartitionFunction, partitioned } from './partitioned.js';
 import { replayOf } from './replayed-inputs.js';
 import { type Retrace, retraceOf } from './retrace.js';
@@ -159,8 +159,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
       writeLowResults(graph);
     };
     simplify(trace);
-    const hasOthers = trace.roots.length + trace.views.length > 1;
-    const again = hasOthers ? retraceOf(module, primals) : null;
+    const again = hasOtherPasses(trace) ? retraceOf(module, primals) : null;
     const retrace: Retrace | null =
       again &&
       ((pass) => {

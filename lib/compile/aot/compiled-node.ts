@@ -22,7 +22,7 @@ import { isDraw, type RunValue } from '../graph/effects.js';
 import { immediately } from '../lazy/lazily.js';
 import type { BackwardPass } from './backward-passes.js';
 import type { LoweredFunction, LoweredFunctions } from './compiled-function.js';
-import type { GradientValue, Root } from './joint-trace.js';
+import { type GradientValue, hasOtherPasses, type Root } from './joint-trace.js';
 import { differentiableGradients, ReplayedInputs } from './replayed-inputs.js';
 
 /** The node that a call of a compiled function records. */
@@ -74,6 +74,7 @@ export class CompiledNode extends Node {
       at = next.node;
     }
     this.views[index] = edge;
+    if (!hasOtherPasses(this.fns.trace)) return;
     edge.node.edgeOfAll = () => {
       this.separate();
       return edge;

@@ -81,3 +81,12 @@ export interface JointTrace {
    */
   readonly versions: readonly VersionChanges[];
 }
+
+/**
+ * Whether a result may have been computed from another one: not if there is one with a history, nor
+ * if the other one is a view of it. @internal
+ */
+export function hasOtherPasses({ roots, views }: JointTrace): boolean {
+  if (roots.length + views.length < 2) return false;
+  return roots.length > 1 || views.length > 1 || views[0]?.kind !== 'alias';
+}
