@@ -170,7 +170,7 @@ export class BackwardPasses {
 function withOnly(trace: JointTrace, wanted: readonly boolean[]): JointTrace {
   const { joint, gradients, ends } = trace;
   const { graph: from, forwardOutputs } = joint;
-  const graph = Object.assign(new Graph(), { title: from.title });
+  const graph = Object.assign(new Graph(), { title: from.title, shared: from.shared });
   graph.nodes.push(...from.nodes);
   graph.outputs = from.outputs.slice(0, forwardOutputs);
   const kept = <G extends GradientValue>(gradient: G, i: number): G => {

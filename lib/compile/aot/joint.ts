@@ -128,9 +128,10 @@ class JointTracer {
     const { graph } = recorder;
     graph.title = this.module.graph.title;
     graph.outputs = [...forward, ...values.map((t) => recorder.valueOf(heldOf(t)))];
-    const { wholes, shared } = this.keepWholes();
+    const wholes = this.keepWholes();
+    graph.shared = this.inOneMemory.filter((nodes) => nodes.length > 1);
     return {
-      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs: results.length, shared },
+      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs: results.length },
       wholes,
       locals: this.locals,
       outputs: [...sources, ...assigned, ...bases.filter((base) => !sources.includes(base))],
@@ -241,7 +242,7 @@ class JointTracer {
    */
   private lendPrimals(): void {
     const { recorder, primals } = this;
-    const storages = new Set<Storage | null>();
+    const storages = new Map<Storage | null, Node[]>();
     primals.forEach((t, i) => {
       if (t instanceof Tensor && this.borrowed.has(t)) return;
       this.locals.push(i);
@@ -253,21 +254,22 @@ class JointTracer {
         this.primalNodes.push(recorder.drawPlaceholder(t as DrawParams));
         return;
       }
-      storages.add(t.storage);
       this.borrowed.set(t, i);
       if (isAsynchronous(heldOf(t))) this.asynchronous.set(heldOf(t), i);
+      const { storage } = heldOf(t);
       recorder.borrowed.borrowAsLeaf(t);
       this.histories[i] = t.currentGradFn;
       const local = recorder.placeholder(heldOf(t), i, 'primal');
       this.primalNodes.push(local);
+      storages.set(storage, [...(storages.get(storage) ?? []), local]);
       if (t.sharding !== null)
         this.wholes.push({ index: i, local, node: recorder.wholes.add(recorder, t) });
     });
-    this.sharesMemory = storages.size < this.borrowed.size;
+    this.inOneMemory = [...storages.values()];
   }
 
   /** Distributed tensors stay inputs beside their local shards where an effect needs them. */
-  private keepWholes(): { wholes: number[]; shared: Node[][] } {
+  private keepWholes(): number[] {
     const { graph } = this.recorder;
     const used = graph.allUsers();
     const kept = this.wholes.filter(({ node }) => (used.get(node)?.length ?? 0) > 0);
@@ -277,10 +279,9 @@ class JointTracer {
     const placeholders = kept.map(({ node }) => node);
     this.moveBehindPrimals(placeholders);
     this.primalNodes.push(...placeholders);
-    return {
-      wholes: kept.map(({ index }) => index),
-      shared: kept.map(({ local, node }) => [local, node]),
-    };
+    for (const { local, node } of kept)
+      this.inOneMemory.find((nodes) => nodes.includes(local))?.push(node);
+    return kept.map(({ index }) => index);
   }
 
   /** Inputs have the order of the values that a run gets. */
@@ -294,8 +295,8 @@ class JointTracer {
     graph.nodes.splice(0, graph.nodes.length, ...others);
   }
 
-  /** Whether two primals are on one memory. */
-  private sharesMemory = false;
+  /** The primals of each memory. */
+  private inOneMemory: Node[][] = [];
 
   private rootOf(t: Tensor, tangents: Node[]): TracedRoot {
     const edge = edgeOf(t) as Edge;
@@ -333,7 +334,8 @@ class JointTracer {
     targets: readonly Target[],
   ): { gradients: PrimalGradient[]; ends: GradientValue[]; values: Tensor[] } {
     if (all.length === 0) return { gradients: [], ends: [], values: [] };
-    if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
+    const sharesMemory = this.inOneMemory.length < this.borrowed.size;
+    if (sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
       this.recorder.unsupported('an input was changed that shares memory with another input');
     this.recorder.tags = new Set([BACKWARD]);
     const { roots, endsAtResults } = this.pass;

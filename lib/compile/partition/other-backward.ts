@@ -32,7 +32,7 @@ export function otherBackward(
   tangents: readonly Node[],
 ): OtherBackward {
   const halves = halvesOf(joint);
-  const memory = new Memory(joint.graph, joint.shared);
+  const memory = new Memory(joint.graph);
   const partners = matched(first.joint, joint, halves, memory);
   const places = placesOf(first, partners);
   const placeOf = ({ node, output }: NodeValue): number | undefined => {
@@ -103,7 +103,7 @@ function matched(
     partners.set(node, partner);
   }
   const early: Node[] = [];
-  for (const node of earlyNodes(known, new Memory(first.graph, first.shared))) {
+  for (const node of earlyNodes(known, new Memory(first.graph))) {
     const twin = early.find((each) => isPartner(node, each));
     if (twin === undefined) early.push(node);
     else partners.set(node, twin);
