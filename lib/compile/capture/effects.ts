@@ -14,7 +14,7 @@ import { recordHook } from './hooks.js';
 import { runModuleHook } from './module-hooks.js';
 import { recordOpaqueHook, recordOpaqueRegistration, recordPass } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
-import { UnpreparedError } from './prepare.js';
+import { beginAnewAfter } from './prepare.js';
 import type { Recorder } from './recorder.js';
 import { INSTEAD_OF_VALUES, readReason } from './refusals.js';
 import { recordAgain, recordRegion } from './regions.js';
@@ -88,9 +88,7 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     isWholeStep: recorder.isWholeStep,
     unsupported: (what) => recorder.unsupported(what),
     dependsOn: (path, read) => recorder.guards.addState(path, read),
-    beginsAnewAfter: (prepare) => {
-      throw (recorder.broken ??= new UnpreparedError(prepare));
-    },
+    beginsAnewAfter: (prepare) => beginAnewAfter(recorder, prepare),
     needsWholeStep: (what) => needWholeStep(recorder, what),
     startsBackward: (name) => startBackward(recorder, name),
     runsPass: (pass) => recordPass(recorder, pass),
