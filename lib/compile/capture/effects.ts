@@ -38,6 +38,7 @@ export function recordedValues(
       const values = keep(outer.fromRaw(...raw));
       recorder.constant(values);
       recorder.origins.set(values, 'made');
+      recorder.origins.values.set(values, raw[0]);
       return clone(values);
     },
     adopt: () => recorder.unsupported('an array was adopted as a tensor'),
@@ -82,6 +83,10 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     repeatsEffect: (name, operands, params) =>
       recordStateEffect(recorder, name as EffectName, operands as readonly RunValue[], params),
     originOf: (t) => (recorder.isWholeStep ? recorder.origins.of(t) : 'other'),
+    countsAsReplicated: (t) => {
+      if (recorder.isWholeStep && recorder.origins.of(t) === 'made')
+        recorder.origins.replicated.push(recorder.valueOf(t));
+    },
     madeMemory: (t) => madeMemory(recorder, t),
     takesOver: (grad) => takesOver(recorder, grad),
     keepsSaved: recorder.level === 'lowered',
