@@ -152,6 +152,13 @@ export class SavedTensor {
     return this.hooks !== null;
   }
 
+  /** Whether {@link unpack} throws, because it was changed in place since. */
+  get isOverwritten(): boolean {
+    const { tensor: t } = this;
+    if (t === null || t.storage === null || this.standIn !== null) return false;
+    return t.currentVersion !== this.version;
+  }
+
   /** Makes {@link unpack} return these tensors while a backward pass is captured; null ends it. */
   lend(value: (() => Tensor) | null): void {
     this.standIn = value;

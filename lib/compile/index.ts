@@ -7,9 +7,9 @@ export {
   type AotAutogradOptions,
   aotAutograd,
   type LoweredCompiler,
-  type PartitionFunction,
 } from './aot/aot-autograd.js';
 export type { LoweredFunction } from './aot/compiled-function.js';
+export type { PartitionFunction } from './aot/partitioned.js';
 export type { BackwardCompiler } from './autograd-capture/compiled-autograd.js';
 export * as compiledAutograd from './autograd-capture/compiled-autograd.js';
 export {

@@ -94,6 +94,8 @@ export interface CaptureHooks {
   repeatsEffect(name: string, operands: readonly unknown[], params: object): unknown;
   /** Where a plain tensor comes from; of others than whole steps, `other`. */
   originOf(t: Tensor): TensorOrigin;
+  /** A plain tensor that a whole step makes is taken for equal on all ranks. */
+  countsAsReplicated(t: Tensor): void;
   /** Whether a call of the capture made the memory of a tensor. */
   madeMemory(t: Tensor): boolean;
   /** Whether a gradient may become `.grad` without a copy: no other tensor needs its memory. */

@@ -149,9 +149,10 @@ function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Spec
     const shard = localShardOf(t);
     if (shard !== null) specs.push(shard.spec);
     else if (t.storage === null) specs.push(null);
-    else if (t.sizes.length === 0 || originOf(t) === 'made')
+    else if (t.sizes.length === 0 || originOf(t) === 'made') {
+      layers.backend.capture?.countsAsReplicated(t);
       specs.push(replicatedSpec(found.mesh, t));
-    else throw mixedError(op, inputs, t);
+    } else throw mixedError(op, inputs, t);
   }
   return specs;
 }

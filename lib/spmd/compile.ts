@@ -8,7 +8,7 @@ import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { captureDistributed, untrainedNames } from './capture.js';
-import { compareBatches } from './equal-batches.js';
+import { compareBatches, compareMade } from './equal-batches.js';
 import { IterGraphModule } from './iter-graph-module.js';
 import { checkedMode, distributionOf, meshOf, type ParallelMode } from './parallel-mode.js';
 import { prepareOptimizers, type StepArguments, stepArguments } from './step-arguments.js';
@@ -168,6 +168,7 @@ class SpmdCaptures {
     const { mesh, fn } = this;
     const distribute = mesh === null ? new Map() : distributionOf(found, mesh, this.mode);
     const captured = captureDistributed({ caller: CALLER, fn, args, found, distribute });
+    if (mesh !== null) compareMade(this.name, captured, mesh);
     this.warnOfUntrained(captured, found);
     const module = this.transform(new StepModule(captured));
     if (!(module instanceof IterGraphModule))

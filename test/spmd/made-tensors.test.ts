@@ -1,6 +1,7 @@
 /** Tensors that a step makes: they count as replicated, and the step is that of one rank. */
 import assert from 'node:assert/strict';
 import {
+  CollectiveError,
   DTensor,
   distributeTensor,
   dtensorArange,
@@ -356,4 +357,44 @@ describe('tensors of which a step does not know that they are equal on all ranks
       spmd.compile()(trainStep)(net, optimizer, randn([ROWS, LENGTH, DIM]));
     });
   });
+});
+
+describe('tensors that a step makes of the rank', () => {
+  const made: Record<string, (rank: number) => Tensor> = {
+    'full float32[8]': (rank) => full([DIM], rank),
+    'mul float32[8]': (rank) => ones([DIM]).mul(rank),
+    'values float32[]': (rank) => tensor(rank + 0.5),
+    'zeros float32[8]': (rank) => {
+      const t = zeros([DIM]);
+      t.narrow(0, 2, 1).fill_(rank);
+      return t;
+    },
+  };
+  for (const [name, make] of Object.entries(made))
+    it(`are an error that names them and both ranks: ${name}`, async () => {
+      await onRanks(2, async (rank) => {
+        manualSeed(0);
+        const model = new nn.Linear(DIM, DIM);
+        const adam = new optim.AdamW(model.parameters(), { capturable: true });
+        const step = spmd.compile()((net: nn.Linear, optimizer: optim.AdamW, x: Tensor) => {
+          net(x)
+            .add(net.weight.mul(make(rank)).sum())
+            .mean()
+            .backward();
+          optimizer.step();
+          optimizer.zeroGrad();
+        });
+        await assert.rejects(
+          async () => {
+            step(model, adam, ones([2, DIM]));
+            await model.weight.detach().read();
+          },
+          (error: Error) =>
+            error instanceof CollectiveError &&
+            /of what the step makes: /.test(error.message) &&
+            /made-tensors\.test\.ts:\d+.*#.* #/.test(error.message) &&
+            error.message.includes(name.split(' ')[1] as string),
+        );
+      });
+    });
 });

@@ -38,7 +38,8 @@ export function aliasedResults(
     byStorage.set(t.storage, group.set(t, value));
   }
   for (const group of byStorage.values()) {
-    if (group.size < 2) continue;
+    // Hooks on a view end with its history, which changes with its base.
+    if (group.size < 2 && ![...group.keys()].some((t) => t.isTracked)) continue;
     const members = membersOf([...group]);
     if (members === null || !members.every(([t, { steps }]) => mayView(t, steps))) continue;
     for (const [t, aliased] of members) found.set(t, aliased);

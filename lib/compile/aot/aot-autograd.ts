@@ -20,9 +20,7 @@ import { GraphModule } from '../graph/graph-module.js';
 import { BySizes } from '../graph/symbols.js';
 import { config } from '../inductor.js';
 import { checkedOnce, expectedOutputs, madeBy } from '../outputs.js';
-import { checkPartition } from '../partition/check-partition.js';
 import { defaultPartition } from '../partition/default.js';
-import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { isTagged } from '../partition/tags.js';
 import { reorderForOverlap } from '../passes/collectives/reorder-for-overlap.js';
 import { allButComputeBound, type Decomposed, decompose } from '../passes/decompose.js';
@@ -40,7 +38,8 @@ import {
 } from './compiled-function.js';
 import { donatedValues } from './donated.js';
 import { traceJoint } from './joint.js';
-import type { JointTrace } from './joint-trace.js';
+import { hasOtherPasses, type JointTrace } from './joint-trace.js';
+import { type PartitionFunction, partitioned } from './partitioned.js';
 import { replayOf } from './replayed-inputs.js';
 import { type Retrace, retraceOf } from './retrace.js';
 
@@ -49,9 +48,6 @@ export type LoweredCompiler = (
   module: GraphModule,
   exampleInputs: readonly RunValue[],
 ) => LoweredFunction;
-
-/** Splits a joint graph into forward and backward. */
-export type PartitionFunction = (joint: JointGraph) => Partition;
 
 /** Options of {@link aotAutograd}. */
 export interface AotAutogradOptions {
@@ -163,8 +159,7 @@ export function aotAutograd(options: AotAutogradOptions = {}): CompileBackend {
       writeLowResults(graph);
     };
     simplify(trace);
-    const hasOthers = trace.roots.length + trace.views.length > 1;
-    const again = hasOthers ? retraceOf(module, primals) : null;
+    const again = hasOtherPasses(trace) ? retraceOf(module, primals) : null;
     const retrace: Retrace | null =
       again &&
       ((pass) => {
@@ -271,10 +266,8 @@ function compileTrace(
   { module, trace, primals, retrace }: Traced,
   { fwCompiler, bwCompiler, partitionFn }: Compilers,
 ): CompiledGraph {
-  const { joint } = trace;
+  const { joint, partition } = partitioned(trace, partitionFn, retrace);
   const title = joint.graph.title;
-  const partition =
-    trace.roots.length > 0 ? checkPartition(joint, partitionFn(joint), partitionFn) : null;
   const { forward, saved } = partition ?? { forward: joint.graph, saved: [] };
   if (partition !== null && title !== '') {
     forward.title = title.replace('the graph', 'the forward graph');
@@ -301,7 +294,7 @@ function compileTrace(
     site: partition === null ? '' : callSite(),
     forward: makesPlan(fwCompiler) ? run : inScope(run),
     backward:
-      partition && new BackwardPasses({ trace, partition, donated, compile, retrace, name }),
+      partition && new BackwardPasses({ trace, joint, partition, donated, compile, retrace, name }),
     separable: isSeparable(module),
     replay: partition && replayOf(module, primals, { trace, places }, savedPrimals),
     savedPrimals,

@@ -9,7 +9,8 @@ import { AutogradError, ShardwiseError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { outsideScopes } from '../../core/scope-stack.js';
 import { whileCompiling } from '../compiling.js';
-import type { Graph } from '../graph/graph.js';
+import { Graph } from '../graph/graph.js';
+import type { Value } from '../graph/node.js';
 import { immediately } from '../lazy/lazily.js';
 import type { JointGraph, Partition } from '../partition/joint-graph.js';
 import { otherBackward } from '../partition/other-backward.js';
@@ -36,11 +37,15 @@ export interface BackwardPass extends BackwardRuns {
   readonly gradients: readonly PrimalGradient[];
   /** What arrives at each root and view, if it ends there; else empty. */
   readonly ends: readonly GradientValue[];
+  /** What it was made of. */
+  readonly trace: JointTrace;
 }
 
 /** What backward graphs are made of. @internal */
 export interface BackwardSource {
   readonly trace: JointTrace;
+  /** The joint graph that was partitioned: that of the trace, or one of all passes. */
+  readonly joint: JointGraph;
   readonly partition: Partition;
   /** The positions of saved values that nobody else needs after a backward pass. */
   readonly donated: readonly number[];
@@ -65,23 +70,39 @@ export class BackwardPasses {
 
   constructor(source: BackwardSource) {
     this.source = source;
-    const { trace, partition, donated, compile } = source;
-    this.whole = {
-      ...compile(partition.backward, donated),
-      tangents: trace.roots.map((_, i) => i),
-      saved: partition.saved.map((_, i) => i),
-      donated,
-      gradients: trace.gradients,
-      ends: [],
-    };
+    const { trace, joint, partition } = source;
+    const tangents = trace.roots.map((_, i) => i);
+    this.whole =
+      joint === trace.joint
+        ? this.compiled(tangents, trace, partition.backward, [...partition.saved.keys()])
+        : this.madeOf(tangents, trace);
   }
 
   /** The pass in which these roots have gradients. @throws AutogradError if there can be none */
   of(roots: readonly number[]): BackwardPass {
-    const { whole, others } = this;
+    const { whole } = this;
     if (roots.length === whole.tangents.length) return whole;
-    const key = roots.join();
-    const pass = others.get(key) ?? this.made({ roots, endsAtResults: false });
+    return this.kept(roots.join(), () =>
+      this.made({ roots, endsAtResults: false }, (pass) => this.traced(pass)),
+    );
+  }
+
+  /**
+   * The part of a pass that computes only some of its gradients, then of its ends: it reads less of
+   * what was saved. @throws AutogradError
+   */
+  partOf(pass: BackwardPass, wanted: readonly boolean[]): BackwardPass {
+    const { tangents: roots, trace } = pass;
+    const which = wanted.map(Number).join('');
+    const part = { roots, endsAtResults: trace.ends.length > 0 };
+    return this.kept(`${roots.join()} ${which}`, () =>
+      this.made(part, () => this.madeOf(roots, withOnly(trace, wanted))),
+    );
+  }
+
+  private kept(key: string, make: () => BackwardPass): BackwardPass {
+    const { others } = this;
+    const pass = others.get(key) ?? make();
     others.delete(key);
     others.set(key, pass);
     if (others.size > MAX_PASSES) others.delete([...others.keys()][0] as string);
@@ -91,17 +112,15 @@ export class BackwardPasses {
   /** For each root, the pass from there to primals and other results. @throws AutogradError */
   get separate(): readonly BackwardPass[] {
     this.separated ??= this.whole.tangents.map((i) =>
-      this.made({ roots: [i], endsAtResults: true }),
+      this.made({ roots: [i], endsAtResults: true }, (pass) => this.traced(pass)),
     );
     return this.separated;
   }
 
-  private made(pass: TracedPass): BackwardPass {
+  private made(pass: TracedPass, make: (pass: TracedPass) => BackwardPass): BackwardPass {
     const { name, trace } = this.source;
     try {
-      return whileCompiling(trace.joint.graph.title, () =>
-        outsideCaptures(() => this.traced(pass)),
-      );
+      return whileCompiling(trace.joint.graph.title, () => outsideCaptures(() => make(pass)));
     } catch (error) {
       if (!(error instanceof ShardwiseError)) throw error;
       throw noOtherPass(name, pass, error);
@@ -109,32 +128,62 @@ export class BackwardPasses {
   }
 
   private traced(pass: TracedPass): BackwardPass {
-    const { partition, donated, compile, retrace } = this.source;
-    const roots = pass.roots as readonly number[];
-    const first = this.source.trace;
+    const { trace: first, retrace } = this.source;
     const trace = (retrace as Retrace)(pass);
     const gradients = inOrderOf(first, trace);
     if (gradients === null) throw new AutogradError('it was traced otherwise before');
+    return this.madeOf(pass.roots as readonly number[], { ...trace, gradients });
+  }
+
+  /** A pass that gets what forward saves for all. */
+  private madeOf(roots: readonly number[], trace: JointTrace): BackwardPass {
     const { joint } = trace;
-    const { backward, saved } = otherBackward(
-      { joint: first.joint, partition },
-      joint,
-      roots.map((i) => joint.tangents[i] as JointGraph['tangents'][number]),
-    );
-    backward.title = partition.backward.title;
+    const tangents = roots.map((i) => joint.tangents[i] as JointGraph['tangents'][number]);
+    const { backward, saved } = otherBackward(this.source, joint, tangents);
+    backward.title = this.source.partition.backward.title;
+    return this.compiled(roots, trace, backward, saved);
+  }
+
+  private compiled(
+    roots: readonly number[],
+    trace: JointTrace,
+    backward: Graph,
+    saved: readonly number[],
+  ): BackwardPass {
+    const { gradients, ends } = trace;
+    const { donated: all, compile } = this.source;
     // The passes of single roots read the values one after the other.
-    const free = pass.endsAtResults
-      ? []
-      : saved.flatMap((at, i) => (donated.includes(at) ? i : []));
+    const donated = ends.length > 0 ? [] : saved.flatMap((at, i) => (all.includes(at) ? i : []));
     return {
-      ...compile(backward, free),
+      ...compile(backward, donated),
       tangents: roots,
       saved,
-      donated: free,
+      donated,
       gradients,
-      ends: trace.ends,
+      ends,
+      trace,
     };
   }
+}
+
+/** A trace without some of the gradients, and of the ends behind them, that it computes. */
+function withOnly(trace: JointTrace, wanted: readonly boolean[]): JointTrace {
+  const { joint, gradients, ends } = trace;
+  const { graph: from, forwardOutputs } = joint;
+  const graph = Object.assign(new Graph(), { title: from.title, shared: from.shared });
+  graph.nodes.push(...from.nodes);
+  graph.outputs = from.outputs.slice(0, forwardOutputs);
+  const kept = <G extends GradientValue>(gradient: G, i: number): G => {
+    if (!wanted[i] || gradient.at < 0) return { ...gradient, at: -1 };
+    const at = graph.outputs.push(from.outputs[forwardOutputs + gradient.at] as Value) - 1;
+    return { ...gradient, at: at - forwardOutputs };
+  };
+  return {
+    ...trace,
+    joint: { ...joint, graph },
+    gradients: gradients.map(kept),
+    ends: ends.map((end, i) => kept(end, gradients.length + i)),
+  };
 }
 
 /** Runs a function as if the backward pass that it is in were not recorded. */

@@ -20,9 +20,9 @@ import type { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import { isDraw, type RunValue } from '../graph/effects.js';
 import { immediately } from '../lazy/lazily.js';
-import type { BackwardPass } from './backward-passes.js';
+import type { BackwardPass, BackwardPasses } from './backward-passes.js';
 import type { LoweredFunction, LoweredFunctions } from './compiled-function.js';
-import type { GradientValue, Root } from './joint-trace.js';
+import { type GradientValue, hasOtherPasses, type Root } from './joint-trace.js';
 import { differentiableGradients, ReplayedInputs } from './replayed-inputs.js';
 
 /** The node that a call of a compiled function records. */
@@ -74,6 +74,7 @@ export class CompiledNode extends Node {
       at = next.node;
     }
     this.views[index] = edge;
+    if (!hasOtherPasses(this.fns.trace)) return;
     edge.node.edgeOfAll = () => {
       this.separate();
       return edge;
@@ -85,11 +86,29 @@ export class CompiledNode extends Node {
     if (this.released) throw alreadyReleased(this.name);
     if (isGradEnabled()) return this.differentiable(grads);
     const given = grads.flatMap((grad, i) => (grad ? [i] : []));
-    const pass = (this.fns.backward as NonNullable<LoweredFunctions['backward']>).of(given);
+    const pass = this.readable(this.passes.of(given), this);
     const donates = this.donates(pass);
     const values = this.run(pass, grads, donates);
     if (donates) this.released = true;
     return pass.gradients.map((gradient) => gradientOf(gradient, values));
+  }
+
+  private get passes(): BackwardPasses {
+    return this.fns.backward as BackwardPasses;
+  }
+
+  /**
+   * The pass of a node; where a saved value was changed in place, only what the node has to pass
+   * on, which may not read it, as uncompiled.
+   */
+  readable(pass: BackwardPass, { edges, task }: Node): BackwardPass {
+    const isChanged = pass.saved.some((i) => {
+      const value = this.saved[i];
+      return value instanceof SavedTensor && value.isOverwritten;
+    });
+    if (!isChanged || task === null) return pass;
+    const wanted = edges.map((edge) => edge !== null && task.run.reaches(edge.node));
+    return wanted.includes(false) ? this.passes.partOf(pass, wanted) : pass;
   }
 
   /** Runs a pass on saved values. */
@@ -189,7 +208,7 @@ export class CompiledNode extends Node {
 
   private separated(): ResultNode[] {
     this.checkSeparable();
-    const passes = (this.fns.backward as NonNullable<LoweredFunctions['backward']>).separate;
+    const passes = this.passes.separate;
     const edges = this.edges.splice(0);
     const nodes = passes.map((pass, i) => new ResultNode(this, this.fns, pass, i));
     const results = [...nodes.map((node) => ({ node, outputNr: 0 })), ...this.views];
@@ -258,7 +277,8 @@ class ResultNode extends Node {
   apply([grad]: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
     if (isGradEnabled()) throw noSecondDerivative(this.fns, SEPARATE);
-    const { pass, root } = this;
+    const { root } = this;
+    const pass = this.whole.readable(this.pass, this);
     const grads: Gradients = [];
     grads[root] = grad ?? null;
     const values = this.whole.run(pass, grads);

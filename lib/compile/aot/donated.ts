@@ -15,7 +15,7 @@ import { Memory } from '../partition/memory.js';
  */
 export function donatedValues(joint: JointGraph, saved: Partition['saved']): number[] {
   const { graph, forwardOutputs } = joint;
-  const memory = new Memory(graph, joint.shared);
+  const memory = new Memory(graph);
   const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
   const seen = new Set<object>();
   const see = (value: Value): void => {

@@ -40,6 +40,9 @@ export interface TracedPass {
 /** The pass in which all results have gradients. @internal */
 export const WHOLE_PASS: TracedPass = { roots: null, endsAtResults: false };
 
+/** That pass, and those of single results to the others, in one graph. @internal */
+export const ALL_PASSES: TracedPass = { roots: null, endsAtResults: true };
+
 /** The changes that the version of a primal counts. @internal */
 export interface VersionChanges {
   readonly primal: number;
@@ -77,4 +80,13 @@ export interface JointTrace {
    * tensor itself.
    */
   readonly versions: readonly VersionChanges[];
+}
+
+/**
+ * Whether a result may have been computed from another one: not if there is one with a history, nor
+ * if the other one is a view of it. @internal
+ */
+export function hasOtherPasses({ roots, views }: JointTrace): boolean {
+  if (roots.length + views.length < 2) return false;
+  return roots.length > 1 || views.length > 1 || views[0]?.kind !== 'alias';
 }

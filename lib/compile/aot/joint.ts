@@ -128,9 +128,10 @@ class JointTracer {
     const { graph } = recorder;
     graph.title = this.module.graph.title;
     graph.outputs = [...forward, ...values.map((t) => recorder.valueOf(heldOf(t)))];
-    const { wholes, shared } = this.keepWholes();
+    const wholes = this.keepWholes();
+    graph.shared = this.inOneMemory.filter((nodes) => nodes.length > 1);
     return {
-      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs: results.length, shared },
+      joint: { graph, primals: this.primalNodes, tangents, forwardOutputs: results.length },
       wholes,
       locals: this.locals,
       outputs: [...sources, ...assigned, ...bases.filter((base) => !sources.includes(base))],
@@ -188,9 +189,6 @@ class JointTracer {
       // A pass towards an input that the tensor does not depend on leaves its gradient alone.
       if (source.kind !== 'primal' && reached([edgeOf(t) as Edge], targets).length < targets.length)
         this.recorder.unsupported('retainGrad() was called on one of several results');
-      // Hooks change the gradient before it is kept, and the backward graph runs them.
-      if (source.kind !== 'primal' && (node?.tensorHooks?.[outputNr]?.size ?? 0) > 0)
-        this.recorder.unsupported('retainGrad() was called on a tensor with hooks');
       found.push(source);
     }
     return found;
@@ -244,7 +242,7 @@ class JointTracer {
    */
   private lendPrimals(): void {
     const { recorder, primals } = this;
-    const storages = new Set<Storage | null>();
+    const storages = new Map<Storage | null, Node[]>();
     primals.forEach((t, i) => {
       if (t instanceof Tensor && this.borrowed.has(t)) return;
       this.locals.push(i);
@@ -256,21 +254,22 @@ class JointTracer {
         this.primalNodes.push(recorder.drawPlaceholder(t as DrawParams));
         return;
       }
-      storages.add(t.storage);
       this.borrowed.set(t, i);
       if (isAsynchronous(heldOf(t))) this.asynchronous.set(heldOf(t), i);
+      const { storage } = heldOf(t);
       recorder.borrowed.borrowAsLeaf(t);
       this.histories[i] = t.currentGradFn;
       const local = recorder.placeholder(heldOf(t), i, 'primal');
       this.primalNodes.push(local);
+      storages.set(storage, [...(storages.get(storage) ?? []), local]);
       if (t.sharding !== null)
         this.wholes.push({ index: i, local, node: recorder.wholes.add(recorder, t) });
     });
-    this.sharesMemory = storages.size < this.borrowed.size;
+    this.inOneMemory = [...storages.values()];
   }
 
   /** Distributed tensors stay inputs beside their local shards where an effect needs them. */
-  private keepWholes(): { wholes: number[]; shared: Node[][] } {
+  private keepWholes(): number[] {
     const { graph } = this.recorder;
     const used = graph.allUsers();
     const kept = this.wholes.filter(({ node }) => (used.get(node)?.length ?? 0) > 0);
@@ -280,10 +279,9 @@ class JointTracer {
     const placeholders = kept.map(({ node }) => node);
     this.moveBehindPrimals(placeholders);
     this.primalNodes.push(...placeholders);
-    return {
-      wholes: kept.map(({ index }) => index),
-      shared: kept.map(({ local, node }) => [local, node]),
-    };
+    for (const { local, node } of kept)
+      this.inOneMemory.find((nodes) => nodes.includes(local))?.push(node);
+    return kept.map(({ index }) => index);
   }
 
   /** Inputs have the order of the values that a run gets. */
@@ -297,10 +295,14 @@ class JointTracer {
     graph.nodes.splice(0, graph.nodes.length, ...others);
   }
 
-  /** Whether two primals are on one memory. */
-  private sharesMemory = false;
+  /** The primals of each memory. */
+  private inOneMemory: Node[][] = [];
 
   private rootOf(t: Tensor, tangents: Node[]): TracedRoot {
+    const edge = edgeOf(t) as Edge;
+    // Hooks that the caller registers run after it, and before the backward graph.
+    if ((edge.node.tensorHooks?.[edge.outputNr]?.size ?? 0) > 0)
+      this.recorder.unsupported('a hook was registered on a result');
     const { sizes: shape, strides, dtype, device } = heldOf(t);
     const dense = isNonOverlappingAndDense(shape, strides);
     const local = fakeTensor({ shape, strides: dense ? strides : null, dtype, device });
@@ -310,7 +312,7 @@ class JointTracer {
     const source = this.sources.get(t) ?? ({ kind: 'primal', index } as const);
     return {
       root: { source, like: local, sharding: t.sharding },
-      edge: edgeOf(t) as Edge,
+      edge,
       tangent: t.sharding === null ? local : t.sharding.gradient(local),
     };
   }
@@ -332,23 +334,23 @@ class JointTracer {
     targets: readonly Target[],
   ): { gradients: PrimalGradient[]; ends: GradientValue[]; values: Tensor[] } {
     if (all.length === 0) return { gradients: [], ends: [], values: [] };
-    if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
+    const sharesMemory = this.inOneMemory.length < this.borrowed.size;
+    if (sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
       this.recorder.unsupported('an input was changed that shares memory with another input');
     this.recorder.tags = new Set([BACKWARD]);
     const { roots, endsAtResults } = this.pass;
     const chosen = roots === null ? all : roots.map((i) => all[i] as TracedRoot);
-    const edges = chosen.map(({ edge }) => edge);
     const views = this.sources.views.map(([t]) => edgeOf(t) as Edge);
     const places = [...all.map(({ edge }) => edge), ...views];
-    const ends = endsAtResults ? endsAt(edges, places) : [];
-    const tangents = chosen.map(({ tangent }) => tangent);
     const arrivals = arrivalsAt(targets);
-    const found = runBackward(edges, () => tangents, {
-      retainGraph: true,
-      createGraph: false,
-      captures: [...targets.map(({ edge }) => edge), ...ends],
-      only: null,
-    });
+    const captures = targets.map(({ edge }) => edge);
+    const isWhole = roots === null || !endsAtResults;
+    const found = isWhole ? gradientsAt(captures, chosen) : [];
+    if (endsAtResults) {
+      const edges = chosen.map(({ edge }) => edge);
+      captures.push(...endsAt(edges, places));
+      for (const root of chosen) found.push(...gradientsAt(captures, [root]));
+    }
     const values: Tensor[] = [];
     const placed = (grad: Tensor | null): GradientValue => {
       if (grad === null) return { at: -1, sharding: null };
@@ -367,4 +369,12 @@ class JointTracer {
     const history = this.histories[i] as Edge['node'] | null;
     return history === null ? (edgeOf(t) as Edge) : { node: history, outputNr: 0 };
   }
+}
+
+/** The gradients that arrive at some edges. */
+function gradientsAt(captures: readonly Edge[], roots: readonly TracedRoot[]): (Tensor | null)[] {
+  const edges = roots.map(({ edge }) => edge);
+  const tangents = roots.map(({ tangent }) => tangent);
+  const options = { retainGraph: true, createGraph: false, captures, only: null };
+  return runBackward(edges, () => tangents, options);
 }

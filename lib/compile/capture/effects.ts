@@ -14,7 +14,7 @@ import { recordHook } from './hooks.js';
 import { runModuleHook } from './module-hooks.js';
 import { recordOpaqueHook, recordOpaqueRegistration, recordPass } from './opaque-hooks.js';
 import { recordParameter, recordRequiresGrad } from './parameters.js';
-import { UnpreparedError } from './prepare.js';
+import { beginAnewAfter } from './prepare.js';
 import type { Recorder } from './recorder.js';
 import { INSTEAD_OF_VALUES, readReason } from './refusals.js';
 import { recordAgain, recordRegion } from './regions.js';
@@ -38,6 +38,7 @@ export function recordedValues(
       const values = keep(outer.fromRaw(...raw));
       recorder.constant(values);
       recorder.origins.set(values, 'made');
+      recorder.origins.values.set(values, raw[0]);
       return clone(values);
     },
     adopt: () => recorder.unsupported('an array was adopted as a tensor'),
@@ -82,15 +83,17 @@ export function recordedState(recorder: Recorder): CaptureHooks {
     repeatsEffect: (name, operands, params) =>
       recordStateEffect(recorder, name as EffectName, operands as readonly RunValue[], params),
     originOf: (t) => (recorder.isWholeStep ? recorder.origins.of(t) : 'other'),
+    countsAsReplicated: (t) => {
+      if (recorder.isWholeStep && recorder.origins.of(t) === 'made')
+        recorder.origins.replicated.push(recorder.valueOf(t));
+    },
     madeMemory: (t) => madeMemory(recorder, t),
     takesOver: (grad) => takesOver(recorder, grad),
     keepsSaved: recorder.level === 'lowered',
     isWholeStep: recorder.isWholeStep,
     unsupported: (what) => recorder.unsupported(what),
     dependsOn: (path, read) => recorder.guards.addState(path, read),
-    beginsAnewAfter: (prepare) => {
-      throw (recorder.broken ??= new UnpreparedError(prepare));
-    },
+    beginsAnewAfter: (prepare) => beginAnewAfter(recorder, prepare),
     needsWholeStep: (what) => needWholeStep(recorder, what),
     startsBackward: (name) => startBackward(recorder, name),
     runsPass: (pass) => recordPass(recorder, pass),

@@ -12,6 +12,7 @@ import type { GradFn, Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { HookParams } from '../graph/hook-effects.js';
 import type { Node } from '../graph/node.js';
+import { InputNode } from './borrowed.js';
 import type { Recorder } from './recorder.js';
 
 /** A hook whose body was not traced yet. */
@@ -55,13 +56,8 @@ export function recordHook(
   place: HookPlace,
   hook: AnyHook,
 ): CapturedHandle | null {
-  // A hook on a leaf stays there, and runs in other backward passes, too.
-  if (
-    recorder.level !== 'front' &&
-    place.kind !== 'observer' &&
-    (place.kind === 'accumulated' || place.node instanceof AccumulateGrad)
-  )
-    recorder.unsupported('a hook was registered on a leaf');
+  if (recorder.level !== 'front' && isOfCaller(place))
+    recorder.unsupported('a hook was registered on a leaf or an argument');
   if (!recorder.repeatsCalls) return null;
   if (recorder.isHookBody) recorder.unsupported('a hook was registered in a hook');
   if (madeHookOf(hook)?.opaque !== undefined) recorder.unsupported('an opaque hook was registered');
@@ -81,6 +77,16 @@ export function recordHook(
   };
   recorder.pendingHooks.add(pending);
   return new CapturedHandle(recorder, pending);
+}
+
+/**
+ * Whether the tensor of a hook is there before the function. The hook then gets what arrives from
+ * other code, too, in turn with other hooks, and in other backward passes.
+ */
+function isOfCaller(place: HookPlace): boolean {
+  if (place.kind === 'observer') return false;
+  if (place.kind === 'accumulated') return true;
+  return place.node instanceof AccumulateGrad || place.node instanceof InputNode;
 }
 
 /** The tensor by which a run finds the place of a hook. */

@@ -6,7 +6,7 @@ import type { TensorOrigin } from '../../core/backend.js';
 import type { AnyOp } from '../../core/op.js';
 import type { Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
-import type { Node } from '../graph/node.js';
+import type { Node, Value } from '../graph/node.js';
 import { communicates } from '../graph/traits.js';
 
 export class Origins {
@@ -14,6 +14,11 @@ export class Origins {
   private readonly known = new WeakMap<Tensor, TensorOrigin>();
   /** Memory into which other values were written. */
   private readonly written = new WeakMap<Storage, TensorOrigin>();
+
+  /** The elements of tensors that the program writes, which nobody has to wait for. */
+  readonly values = new WeakMap<Tensor, unknown>();
+  /** What the step makes and uses beside distributed tensors. */
+  readonly replicated: Value[] = [];
 
   /** Where the tensor comes from. */
   of(t: Tensor): TensorOrigin {

@@ -1,9 +1,13 @@
 /** What is made before a capture, because its guards compare it and every run goes on with it. */
+import { callContext } from '../../core/call-context.js';
 import { CompileError } from '../../core/errors.js';
 import { layers } from '../../core/hooks.js';
 import { checkFunction } from '../../core/options.js';
 import { PREPARE_CAPTURE, type PreparesCapture } from '../../core/prepare-capture.js';
+import { heldOf } from '../../core/sharding.js';
+import type { Tensor } from '../../core/tensor.js';
 import { Walk } from '../guards/object-walk.js';
+import type { Recorder } from './recorder.js';
 
 /** Ends a capture, which begins anew when `prepare` has run. */
 export class UnpreparedError extends CompileError {
@@ -13,6 +17,27 @@ export class UnpreparedError extends CompileError {
     super('compile: something was made for the first time while a function was captured.');
     this.prepare = prepare;
   }
+}
+
+/**
+ * Ends a capture until `prepare` has run.
+ *
+ * @throws CompileError in a module that the captured function makes: it makes another one each time
+ */
+export function beginAnewAfter(recorder: Recorder, prepare: () => void): never {
+  const module = callContext.modules.at(-1) as Partial<HoldsTensors> | undefined;
+  const tensors = [...(module?.parameters?.() ?? []), ...(module?.buffers?.() ?? [])];
+  if (tensors.some((t) => recorder.isOwn(heldOf(t))))
+    recorder.unsupported(
+      'a module that the function makes made something at its first call',
+      'make the module',
+    );
+  throw (recorder.broken ??= new UnpreparedError(prepare));
+}
+
+interface HoldsTensors {
+  parameters(): Iterable<Tensor>;
+  buffers(): Iterable<Tensor>;
 }
 
 /** Functions that may end one capture after the other. */

@@ -28,6 +28,7 @@ export function copyGraph(from: Graph, nodes?: readonly Node[]): GraphCopy {
   graph.title = from.title;
   graph.outputs = from.outputs.map((v) => copyOfValue(v, nodeMap));
   graph.symbols = from.symbols;
+  graph.shared = from.shared.map((list) => list.flatMap((node) => nodeMap.get(node) ?? []));
   return { graph, nodeMap };
 }
 

@@ -23,6 +23,8 @@ export class Graph {
    * Numbers in nodes of a dynamic graph are those of one call.
    */
   symbols: readonly SizeSymbol[] = [];
+  /** Inputs and constants that lie in one memory, in lists; others have memory of their own. */
+  shared: readonly (readonly Node[])[] = [];
   private readonly names = new Map<string, number>();
 
   /** The calls of ops. */

@@ -22,7 +22,7 @@ import { RecomputeTags } from './recomputable.js';
  */
 export function defaultPartition(joint: JointGraph): Partition {
   const halves = halvesOf(joint);
-  const memory = new Memory(joint.graph, joint.shared);
+  const memory = new Memory(joint.graph);
   const tags = new RecomputeTags(halves.forward, memory);
   return extract(joint, halves, planAsTagged(joint, halves, memory, tags));
 }

@@ -5,6 +5,7 @@
  */
 import { CompileError } from '../../core/errors.js';
 import { copyGraph, copyOfValue } from '../graph/copy.js';
+import { Dependencies } from '../graph/dependencies.js';
 import { eliminateDeadCode } from '../graph/eliminate.js';
 import { Graph } from '../graph/graph.js';
 import { originText } from '../graph/lint.js';
@@ -186,7 +187,29 @@ export function backwardGraph(
   };
   for (const node of plan.nodes) copies.set(node, append(graph, node, mapped));
   graph.outputs = joint.graph.outputs.slice(joint.forwardOutputs).map(mapped);
+  graph.shared = inOneMemory(joint.graph, [
+    ...saved.map((value) => [value, inputs.get(value) as Node] as const),
+    ...plan.nodes.flatMap((node) =>
+      node.kind === 'constant' ? [[{ node, output: 0 }, copies.get(node) as Node] as const] : [],
+    ),
+  ]);
   return graph;
+}
+
+/**
+ * Which nodes of backward lie in one memory, of those that stand for these values of the joint
+ * graph: ops that manage memory have placed values there.
+ */
+function inOneMemory(from: Graph, places: readonly (readonly [NodeValue, Node])[]): Node[][] {
+  const manages = from.nodes.some(({ op }) => op !== null && op.manages !== null);
+  if (!manages && from.shared.length === 0) return [];
+  const dependencies = new Dependencies(from);
+  const byMemory = new Map<object, Node[]>();
+  for (const [value, node] of places) {
+    const memory = dependencies.memoryOf(value);
+    byMemory.set(memory, [...(byMemory.get(memory) ?? []), node]);
+  }
+  return [...byMemory.values()].filter((nodes) => nodes.length > 1);
 }
 
 /**

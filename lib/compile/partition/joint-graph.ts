@@ -24,8 +24,6 @@ export interface JointGraph {
   readonly tangents: readonly Node[];
   /** How many outputs are those of the function. */
   readonly forwardOutputs: number;
-  /** Placeholders and constants that lie in one memory; by default each has its own. */
-  readonly shared?: readonly (readonly Node[])[];
 }
 
 /** A joint graph as two graphs. Nodes of both have the numbers and names that they had in it. */

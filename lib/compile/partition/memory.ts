@@ -29,11 +29,10 @@ export class Memory {
   /** The first value that is a `.grad`; all of them count as one memory. */
   private gradient: NodeValue | null = null;
 
-  /** `shared`: placeholders and constants that lie in one memory. */
-  constructor(graph: Graph, shared: readonly (readonly Node[])[] = []) {
+  constructor(graph: Graph) {
     this.positions = new Map(graph.nodes.map((node, i) => [node, i]));
     for (const node of graph.nodes) this.addMoves(node);
-    for (const [first, ...others] of shared)
+    for (const [first, ...others] of graph.shared)
       for (const other of others)
         this.join({ node: first as Node, output: 0 }, { node: other, output: 0 });
     this.joinConstants(graph);

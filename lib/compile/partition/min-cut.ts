@@ -79,7 +79,7 @@ function minCut(
   free: ReadonlySet<Node>,
   costs?: (node: Node) => boolean,
 ): Partition {
-  const memory = new Memory(joint.graph, joint.shared);
+  const memory = new Memory(joint.graph);
   const tags = new RecomputeTags(halves.forward, memory, costs);
   const values = cheapestValues(joint, halves, memory, tags, free);
   const smallest = planBackward(joint, halves, memory, {

@@ -32,13 +32,13 @@ export function otherBackward(
   tangents: readonly Node[],
 ): OtherBackward {
   const halves = halvesOf(joint);
-  const partners = matched(first.joint, joint, halves);
-  const places = new Map(first.partition.saved.map((value, i) => [keyOf(value), i]));
+  const memory = new Memory(joint.graph);
+  const partners = matched(first.joint, joint, halves, memory);
+  const places = placesOf(first, partners);
   const placeOf = ({ node, output }: NodeValue): number | undefined => {
     const partner = partners.get(node);
     return partner === undefined ? undefined : places.get(keyOf({ node: partner, output }));
   };
-  const memory = new Memory(joint.graph, joint.shared);
   const isSaved = (value: NodeValue): boolean => placeOf(value) !== undefined;
   const plan = planBackward(joint, halves, memory, { saves: isSaved, savesEarly: isSaved });
   const repeated = new Set(first.partition.backward.nodes.map(({ id }) => id));
@@ -63,16 +63,33 @@ function notSaved(node: Node): CompileError {
   );
 }
 
+/** The positions of the saved values, by the nodes that stand for theirs. */
+function placesOf(
+  { joint, partition }: Parameters<typeof otherBackward>[0],
+  partners: ReadonlyMap<Node, Node>,
+): Map<string, number> {
+  const nodes = new Map(joint.graph.nodes.map((node) => [node.id, node]));
+  return new Map(
+    partition.saved.map(({ node: { id }, output }, i) => {
+      const node = nodes.get(id) as Node;
+      return [keyOf({ node: partners.get(node) ?? node, output }), i];
+    }),
+  );
+}
+
 /**
  * For nodes of the second graph the node of the first that computes the same: for those of forward,
- * and those of backward that need no tangent.
+ * and those of backward that need no tangent. Of several such nodes the first stands for all, and
+ * the others of the first graph have it as partner, too.
  */
-function matched(first: JointGraph, second: JointGraph, halves: Halves): Map<Node, Node> {
+function matched(
+  first: JointGraph,
+  second: JointGraph,
+  halves: Halves,
+  memory: Memory,
+): Map<Node, Node> {
   const partners = new Map<Node, Node>();
-  const pair = (a: readonly Node[], b: readonly Node[]): void => {
-    for (const [i, node] of b.entries()) partners.set(node, a[i] as Node);
-  };
-  pair(first.primals, second.primals);
+  for (const [i, node] of second.primals.entries()) partners.set(node, first.primals[i] as Node);
   const known = halvesOf(first);
   const isPartner = (node: Node, of: Node): boolean =>
     isSameStep(node, of) && sameOperands(node.reads, of.reads, partners);
@@ -85,14 +102,27 @@ function matched(first: JointGraph, second: JointGraph, halves: Halves): Map<Nod
     if (partner === undefined) throw otherTrace(node);
     partners.set(node, partner);
   }
-  const early = known.backward.filter((node) => !known.dependent.has(node));
-  for (const node of halves.backward) {
-    const partner = halves.dependent.has(node)
-      ? undefined
-      : early.find((each) => isPartner(node, each));
+  const early: Node[] = [];
+  for (const node of earlyNodes(known, new Memory(first.graph))) {
+    const twin = early.find((each) => isPartner(node, each));
+    if (twin === undefined) early.push(node);
+    else partners.set(node, twin);
+  }
+  for (const node of earlyNodes(halves, memory)) {
+    const partner = early.find((each) => isPartner(node, each));
     if (partner !== undefined) partners.set(node, partner);
   }
   return partners;
+}
+
+/** The nodes of backward that need no tangent, and whose operands and results nothing changes. */
+function earlyNodes({ backward, dependent }: Halves, memory: Memory): Node[] {
+  return backward.filter(
+    (node) =>
+      !dependent.has(node) &&
+      memory.readsUnchanged(node) &&
+      node.metas.every((_, output) => memory.writes({ node, output }) === 0),
+  );
 }
 
 function sameOperands(
@@ -111,7 +141,8 @@ function isSame(a: Value, b: Value, partners: ReadonlyMap<Node, Node>): boolean 
       a.number.dtype === b.number.dtype &&
       Object.is(a.number.scalarValue, b.number.scalarValue)
     );
-  return partners.get(a.node) === b.node && a.output === b.output;
+  const standsFor = (node: Node): Node => partners.get(node) ?? node;
+  return standsFor(a.node) === standsFor(b.node) && a.output === b.output;
 }
 
 function otherTrace(node: Node): CompileError {

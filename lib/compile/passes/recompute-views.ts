@@ -17,7 +17,7 @@ import { type NodeValue, ValueMap } from '../partition/value-map.js';
 export function recomputeViews(joint: JointGraph): number {
   const { graph, forwardOutputs } = joint;
   const { forward, backward } = halvesOf(joint);
-  const memory = new Memory(graph, joint.shared);
+  const memory = new Memory(graph);
   const [early, late] = [new Set(forward), new Set(backward)];
   const hasTags = graph.nodes.some((node) => node.tags.has(BACKWARD));
   const copies = new ValueMap<NodeValue>();

@@ -41,6 +41,8 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
   readonly inputs: readonly StepInput[];
   /** The gradients that the step computes, and what it leaves in `.grad`. */
   readonly gradients: readonly StepGradient[];
+  /** @internal texts of what it makes and takes for equal on all ranks */
+  readonly made: readonly string[];
   private readonly guards: Guards;
   private readonly template: unknown;
   private readonly sources: readonly Source[];
@@ -52,6 +54,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
     graph: Graph;
     inputs: readonly StepInput[];
     gradients: readonly StepGradient[];
+    made: readonly string[];
     guards: Guards;
     template: unknown;
     sources: readonly Source[];
@@ -60,6 +63,7 @@ export class CapturedStep<A extends readonly unknown[] = readonly unknown[], R =
     this.module = new GraphModule(parts.graph);
     this.inputs = parts.inputs;
     this.gradients = parts.gradients;
+    this.made = parts.made;
     this.guards = parts.guards;
     this.template = parts.template;
     this.sources = parts.sources;

@@ -18,6 +18,7 @@ import type { GuardCollector } from '../guards/guard-collector.js';
 import { borrowDistributed, type Distribute } from './distribute.js';
 import { keepLastGradients, ownGradients, type StepGradient } from './gradients.js';
 import { liftConstants, type StepInput } from './lifts.js';
+import { textsOfMade } from './made-values.js';
 import { StepNames } from './names.js';
 
 /** Runs a graph of a step: one value for each of its inputs, one for each of its results. */
@@ -38,6 +39,8 @@ export interface RecordedStep<R = unknown> {
   readonly result: R;
   /** Where each tensor of it comes from. */
   readonly sources: readonly Source[];
+  /** What the step makes and takes for equal on all ranks, see {@link textsOfMade}. */
+  readonly made: readonly string[];
 }
 
 /** Records a step, whose function `call` runs. `tensors`: those of its arguments. */
@@ -55,7 +58,8 @@ export function recordStep<R>(
   );
   const { guards } = recorder;
   expectHooks(guards, tensors, recorded.gradients);
-  return { ...recorded, inputs: liftConstants(recorder, new StepNames(guards)) };
+  const made = textsOfMade(recorder);
+  return { ...recorded, made, inputs: liftConstants(recorder, new StepNames(guards)) };
 }
 
 /** Runs the graph of a step, and assigns gradients. `tensors`: those of the arguments. */
@@ -127,7 +131,7 @@ function finished<R>(
   result: R,
   recorder: Recorder,
   inputs: readonly Tensor[],
-): Omit<RecordedStep<R>, 'inputs'> {
+): Omit<RecordedStep<R>, 'inputs' | 'made'> {
   const { graph, guards } = recorder;
   const changed = guards.changed();
   if (changed !== undefined) recorder.unsupported(`${changed} was changed`);

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { aotAutograd, type CompileBackend } from '../../../lib/compile/index.js';
 import {
+  autograd,
   compile,
   InPlaceError,
   manualSeed,
@@ -9,6 +10,7 @@ import {
   rand,
   type Tensor,
 } from '../../../lib/index.js';
+import { assertSame, list } from './observed-results.js';
 
 type Fn = (x: Tensor, w: Tensor) => Tensor[];
 type Backend = 'aot_eager' | 'aot_eager_decomp_partition' | CompileBackend;
@@ -18,6 +20,8 @@ const functions: Record<string, Fn> = {
     const a = x.mul(w);
     return [a, a.view([-1])];
   },
+  'a view alone': (x, w) => [x.mul(w).view([-1])],
+  'a part alone, and another result': (x, w) => [x.matmul(w).asStrided([3], [2], 1), w.sin()],
   'a view before its base': (x, w) => {
     const a = x.mul(w);
     return [a.view([-1]), a, a.t()];
@@ -93,6 +97,45 @@ const backends: Record<string, Backend> = {
   aot_eager_decomp_partition: 'aot_eager_decomp_partition',
   'graphs op by op': aotAutograd({ fwCompiler: (module) => module.forward.bind(module) }),
 };
+
+describe('a view that a compiled function returns alone', () => {
+  const cube = class extends autograd.Function {
+    static forward(ctx: autograd.FunctionContext, x: Tensor): Tensor {
+      ctx.saveForBackward(x);
+      return x.pow(3);
+    }
+    static backward(ctx: autograd.FunctionContext, g: Tensor): Tensor[] {
+      return [g.mul((ctx.savedTensors[0] as Tensor).square()).mul(3)];
+    }
+  };
+  const programs: Record<string, Fn> = {
+    'of all elements': (x, w) => [x.mul(w).view([-1, 1])],
+    'of some elements': (x, w) => [x.mul(w).asStrided([1], [1], 1)],
+    'of what follows from an autograd.Function': (x) => [cube.apply(x).mul(2).narrow(0, 0, 1)],
+  };
+  const changes: Record<string, (t: Tensor) => unknown> = {
+    nothing: () => null,
+    'its values': (t) => t.mul_(3),
+    'its values without a gradient': (t) => noGrad(() => t.mul_(3)),
+    'the values of its base': (t) => t._base?.mul_(3),
+  };
+  for (const [name, fn] of Object.entries(programs))
+    it(`keeps and drops hooks and gradients as an uncompiled one: ${name}`, () => {
+      for (const change of Object.values(changes))
+        assertSame(fn as (...args: Tensor[]) => Tensor[], ([view]) => {
+          const t = view as Tensor;
+          const seen: unknown[] = [];
+          t.registerHook((g) => {
+            seen.push(list(g));
+            return g.mul(2);
+          });
+          t.retainGrad();
+          change(t);
+          t.mul(t.detach()).sum().backward();
+          return [seen, list(t.grad), list(t._base)];
+        });
+    });
+});
 
 describe('results of one memory of a compiled function', () => {
   for (const [title, backend] of Object.entries(backends))

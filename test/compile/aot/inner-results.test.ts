@@ -4,42 +4,14 @@
  */
 import assert from 'node:assert/strict';
 import { aotAutograd, compiledAutograd } from '../../../lib/compile/index.js';
-import { AutogradError, autograd, compile, nn, type Tensor, tensor } from '../../../lib/index.js';
-
-const BACKENDS = ['eager', 'aot_eager', 'aot_eager_decomp_partition', 'inductor'] as const;
-
-type Fn = (...args: Tensor[]) => readonly Tensor[];
-type Observe = (results: readonly Tensor[], args: readonly Tensor[]) => unknown;
-
-const leaves = (): Tensor[] => [0.5, 2].map((v) => tensor([v, v + 1], { requiresGrad: true }));
-
-const list = (t: Tensor | null | undefined): unknown =>
-  (t?.flatten().tolist() as number[] | undefined)?.map((v) => Number(v.toPrecision(5))) ?? null;
-
-/** Observes three calls, compiled and uncompiled. */
-function assertSame(fn: Fn, observe: Observe, make = leaves): void {
-  for (const backend of BACKENDS) {
-    const compiled = compile(fn, { backend, fullgraph: true });
-    for (let call = 0; call < 3; call++) {
-      const [seen, expected] = [compiled, fn].map((run) => {
-        const args = make();
-        const seenBy = observe(run(...args), args);
-        return [seenBy, args.map((t) => list(t.grad))];
-      });
-      assert.deepEqual(seen, expected, `${backend}, call ${call}`);
-    }
-  }
-}
+import { AutogradError, autograd, compile, nn, type Tensor } from '../../../lib/index.js';
+import { assertSame, BACKENDS, type Fn, leaves, list, used } from './observed-results.js';
 
 const chain: Fn = (x, y) => {
   const h = x.sin().mul(y);
   const z = h.mul(3).exp();
   return [h, z, z.add(h).mul(x)];
 };
-
-/** The sum of what is used of the results. */
-const used = (results: readonly Tensor[], ...at: number[]): Tensor =>
-  at.map((i) => (results[i] as Tensor).sum()).reduce((a, b) => a.add(b));
 
 describe('a result of a compiled function from which another was computed', () => {
   it('runs its hooks on all of its gradient, and passes on what they return', () => {
@@ -118,6 +90,45 @@ describe('a result of a compiled function from which another was computed', () =
         return seen;
       },
     );
+  });
+
+  it('may get nothing but zeros from others, or for what it is computed from', () => {
+    const programs: Fn[] = [
+      (x) => {
+        const h = x.clone().fill_(0.25);
+        return [h.exp(), h];
+      },
+      (x, y) => {
+        const h = x.mul(y).sin();
+        return [h.cos().atan2(h).fill_(0.5), h, h.mul(x)];
+      },
+      // On the way to its gradient, twice the same is computed from what is saved.
+      (x, y) => {
+        const h = x.mul(y).sin();
+        return [h.cos().atan2(h.cos()).round(), h.atan2(h)];
+      },
+      (x, y) => {
+        const h = new nn.Parameter(x.detach().mul(2)).add(1);
+        return [h.atan2(y.detach()), h];
+      },
+      (x, y) => {
+        const h = x.mul(2);
+        h.view([-1]).zero_();
+        return [h.sin().mul(y), h.view([2, 1]), h];
+      },
+    ];
+    for (const fn of programs)
+      for (const hooked of [0, 1])
+        assertSame(fn, (results) => {
+          const seen: unknown[] = [];
+          results[hooked]?.registerHook((g) => {
+            seen.push(list(g));
+            return g.mul(3);
+          });
+          results[1 - hooked]?.retainGrad();
+          used(results, ...results.keys()).backward();
+          return [seen, list(results[1 - hooked]?.grad)];
+        });
   });
 
   it('may be one of several results of one op, a view, or an argument that was changed', () => {

@@ -66,6 +66,22 @@ describe('compiler.beforeCapture', () => {
     assert.deepEqual(model.made, [false]);
   });
 
+  it('is refused in a module that the function makes, which is a frame of its own then', () => {
+    class Layer extends LazyTable {
+      weight = new nn.Parameter(ones([2]));
+      override forward(x: Tensor): Tensor {
+        return super.forward(x).mul(this.weight);
+      }
+    }
+    const fn = (x: Tensor): Tensor => new Layer()(x);
+    assert.throws(
+      () => compile(fn, { fullgraph: true })(ones([2])),
+      (error: Error) => error instanceof CompileError && /function makes made/.test(error.message),
+    );
+    const compiled = compile(fn);
+    for (let call = 0; call < 3; call++) assert.deepEqual(compiled(ones([2])).tolist(), [4, 4]);
+  });
+
   it('undoes what the capture had changed before', () => {
     class Counts extends LazyTable {
       calls = 0;

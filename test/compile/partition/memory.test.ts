@@ -1,5 +1,6 @@
 /** What is known of the memory of a graph's values. */
 import assert from 'node:assert/strict';
+import { copyGraph } from '../../../lib/compile/graph/copy.js';
 import { metaOf, type Node } from '../../../lib/compile/graph/node.js';
 import { Graph } from '../../../lib/compile/index.js';
 import { bytesOf, Memory } from '../../../lib/compile/partition/memory.js';
@@ -48,10 +49,14 @@ describe('the memory of the values of a graph', () => {
     ) as [Node, Node];
     const b = graph.add({ kind: 'placeholder', name: 'b', metas: a.metas });
     const [write, another] = [call('sin', p, p), call('sin', a, a)];
-    const memory = new Memory(graph, [[a, b]]);
-    assert.equal(memory.lastWrite(value(q)), memory.positionOf(write));
-    assert.equal(memory.lastWrite(value(b)), memory.positionOf(another));
     assert.equal(new Memory(graph).lastWrite(value(b)), -1);
+    graph.shared = [[a, b]];
+    for (const of of [graph, copyGraph(graph).graph]) {
+      const memory = new Memory(of);
+      const [place, last] = [q, b].map((node) => of.nodes[graph.nodes.indexOf(node)] as Node);
+      assert.equal(memory.lastWrite(value(place as Node)), graph.nodes.indexOf(write));
+      assert.equal(memory.lastWrite(value(last as Node)), graph.nodes.indexOf(another));
+    }
   });
 
   it('is found by the tensor itself after a swap, unless a view was made before', () => {

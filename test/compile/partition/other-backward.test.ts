@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { defaultPartition, minCutRematerializationPartition } from '../../../lib/compile/index.js';
 import type { JointGraph } from '../../../lib/compile/partition/joint-graph.js';
 import { otherBackward } from '../../../lib/compile/partition/other-backward.js';
-import { CompileError, rand, type Tensor } from '../../../lib/index.js';
+import { allButComputeBound, decompose } from '../../../lib/compile/passes/decompose.js';
+import { CompileError, float64, rand, type Tensor } from '../../../lib/index.js';
 import { jointOf, opsOf } from './joint-graphs.js';
 
 type Fn = (x: Tensor, y: Tensor) => Tensor[];
@@ -40,6 +41,24 @@ describe('the backward graph of another trace', () => {
     );
     assert.deepEqual(opsOf(backward), ['cos', 'mul']);
     assert.equal(saved.length, 1);
+  });
+
+  it('takes a saved value for each of those that are computed alike', () => {
+    const simplified = (): JointGraph => {
+      const [x, y] = [0, 1].map(() => rand([2, 3], { dtype: float64 }).requiresGrad_());
+      const softplus: Fn = (a, b) => {
+        const h = b.mul(2);
+        return [a.maximum(h), h.diagonal().softplus()];
+      };
+      const made = jointOf(softplus, [x, y] as [Tensor, Tensor]);
+      decompose(made.graph, allButComputeBound);
+      return made;
+    };
+    const [first, second] = [simplified(), simplified()];
+    const partition = minCutRematerializationPartition(first);
+    const { backward, saved } = otherBackward({ joint: first, partition }, second, second.tangents);
+    assert.deepEqual([...saved].sort(), [...partition.saved.keys()]);
+    assert.deepEqual(opsOf(backward).sort(), opsOf(partition.backward).sort());
   });
 
   it('is refused if forward was another one', () => {

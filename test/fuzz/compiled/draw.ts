@@ -171,8 +171,6 @@ export function drawProgram(rng: Rng): Program {
       variables.delete(name);
   }
   const results = resultsOf(rng, variables);
-  // Hooks of a graph run after those that the caller registers.
-  const hooksInside = body.some(({ code }) => code.includes('.registerHook('));
   const kept = used(outer, [...inputs, ...body], results);
   const names = new Set(kept.map(({ name }) => name));
   const later = BETWEEN.filter(
@@ -189,10 +187,7 @@ export function drawProgram(rng: Rng): Program {
     outer: kept,
     inputs,
     body,
-    after: AFTER.filter(() => !hooksInside && rng.chance(0.06)).map((code) => ({
-      name: null,
-      code,
-    })),
+    after: AFTER.filter(() => rng.chance(0.06)).map((code) => ({ name: null, code })),
     between: later.map((code) => ({ name: null, code })),
     results,
     passes: rng.weighted(PASSES)[1],

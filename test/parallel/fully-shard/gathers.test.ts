@@ -1,6 +1,6 @@
 /** Parameters that are gathered where modules use them, without copies, and those that are copied. */
 import assert from 'node:assert/strict';
-import { FakeTensorMode } from '../../../lib/compile/index.js';
+import { compiledAutograd, FakeTensorMode } from '../../../lib/compile/index.js';
 import {
   CommDebugMode,
   CPUOffloadPolicy,
@@ -11,10 +11,29 @@ import {
   MixedPrecisionPolicy,
   Shard,
 } from '../../../lib/distributed.js';
-import { bfloat16, float32, nn, noGrad, ones, profiler, type Tensor } from '../../../lib/index.js';
+import {
+  bfloat16,
+  compile,
+  float32,
+  nn,
+  noGrad,
+  ones,
+  profiler,
+  type Tensor,
+} from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
-import { assertClose, batchOf, lossOf, partOf, trained, trainedAlone } from './model.js';
-import { newWideModel, shardedWide } from './wide-model.js';
+import {
+  adamOf,
+  assertClose,
+  batchOf,
+  lossOf,
+  partOf,
+  trained,
+  trainedAlone,
+  trainStep,
+  valuesOf,
+} from './model.js';
+import { newWideModel, shardedWide, type WideModel } from './wide-model.js';
 
 type Options = Parameters<typeof fullyShard>[1];
 const STEPS = 3;
@@ -50,6 +69,31 @@ describe('large parameters of fullyShard', () => {
           await trained(shardedWide(newWideModel(), options()), rank, ranks, STEPS),
           expected,
         );
+      }),
+    );
+
+  type Run = (call: () => void) => void;
+  const compiled: Record<string, (model: WideModel) => Run> = {
+    'as a whole': (model) => {
+      model.compile();
+      return (call) => call();
+    },
+    'by parts': (model) => {
+      for (const part of [model.first, model.middle, model.last]) part.compile();
+      return (call) => call();
+    },
+    'in backward': () => (call) => compiledAutograd.enable((graph) => compile(graph), call),
+  };
+  for (const [what, compiles] of Object.entries(compiled))
+    it(
+      `are read before backward frees them, kept after forward and compiled ${what}`,
+      withRanks(2, async (rank) => {
+        const expected = await trainedAlone(STEPS, newWideModel());
+        const model = shardedWide(newWideModel(), { reshardAfterForward: false });
+        const run = compiles(model);
+        const adam = adamOf(model);
+        for (let step = 0; step < STEPS; step++) run(() => trainStep(model, adam, step, rank, 2));
+        assertClose(await valuesOf(model), expected);
       }),
     );
 
