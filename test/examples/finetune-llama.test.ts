@@ -35,7 +35,7 @@ const run = (source: string, out: string, ...args: string[]) =>
   );
 /** Runs it as a user starts it. */
 const start = (source: string, ...args: string[]) =>
-  runExample('finetune-llama', source, '--out', path.join(top, 'cli'), ...common, ...args);
+  runExample('finetune-llama', source, '--out', newFolder(), ...common, ...args);
 
 function assertNear(actual: number, expected: number, rtol = 1e-4): void {
   assert.ok(Math.abs(actual - expected) <= rtol * Math.abs(expected), `${actual}, ${expected}`);
