@@ -11,11 +11,8 @@ import { allReduceTensor } from '../ops/collectives.js';
 import { zeros } from '../ops/factories.js';
 import { stack } from '../ops/join.js';
 
-/** Flags of gradients that one reduction makes one of, which is equal on all ranks. */
-interface Flags {
-  /** Whether a gradient is finite. Distributed ones all have the same placements. */
-  readonly finite: Tensor[];
-  /** The ranks that have the other shards of plain gradients. */
+/** The ranks that have the other shards of some gradients, and where they communicate. */
+interface Sharers {
   readonly groups: readonly CollectiveGroup[];
   readonly device: Device;
 }
@@ -27,43 +24,47 @@ interface Flags {
  * @throws ArgumentError for gradients of float16
  */
 export function unscaleGradients(params: readonly Tensor[], scale: Tensor): Tensor {
-  const flags = new Map<unknown, Flags>();
   const grads = params.map(gradOf);
   for (const grad of grads) if (grad?.dtype === float16) throw halfGradients();
   const inverse = scale.to(float64).reciprocal().to(float32);
+  const finite = new Map<Device, Tensor[]>();
+  const sharers = new Map<string, Sharers>();
   for (const [i, p] of params.entries()) {
     const grad = grads[i] as Tensor | null;
-    const finite = grad?.mul_(valueBeside(inverse, grad)).isfinite().all() ?? null;
-    addFlag(flags, p, finite);
+    addSharers(sharers, p);
+    if (grad === null) continue;
+    const all = grad.mul_(valueBeside(inverse, grad)).isfinite().all();
+    const here = all.sharding === null ? all : all.sharding.shard(all);
+    finite.set(here.device, [...(finite.get(here.device) ?? []), here]);
   }
-  const found = [...flags.values()].map((each) => valueOn(foundIn(each), scale));
-  return found.length === 0
-    ? zeros([], { dtype: float32, device: scale.device })
-    : found.reduce((a, b) => a.maximum(b));
+  const found = [...finite.values()].map((flags) =>
+    valueOn(stack(flags).all().logicalNot().to(float32), scale),
+  );
+  const here = found.reduce(
+    (a, b) => a.maximum(b),
+    zeros([], { dtype: float32, device: scale.device }),
+  );
+  return anywhere(here, [...sharers.values()]);
 }
 
 /** Ranks without a gradient of a shard take part in the reduction, too. */
-function addFlag(flags: Map<unknown, Flags>, parameter: Tensor, finite: Tensor | null): void {
-  const shard = gradientShardOf(parameter);
-  if (finite === null && shard === null) return;
-  const { groups, device } = shard ?? { groups: [], device: parameter.device };
-  const key = finite?.sharding?.spec ?? [device, ...groups.map(({ name }) => name)].join();
-  const known = flags.get(key) ?? { finite: [], groups, device };
-  flags.set(key, known);
-  if (finite !== null) known.finite.push(finite);
+function addSharers(to: Map<string, Sharers>, parameter: Tensor): void {
+  const group = parameter.sharding?.group() ?? null;
+  const of =
+    group === null ? gradientShardOf(parameter) : { groups: [group], device: parameter.device };
+  if (of !== null) to.set([of.device, ...of.groups.map(({ name }) => name)].join(), of);
 }
 
-/** 1 if one of the flags is false on any rank, else 0. */
-function foundIn({ finite, groups, device }: Flags): Tensor {
-  const here = finite.length === 0 ? zeros([], { dtype: float32, device }) : notAll(finite);
-  return groups.reduce((found, group) => allReduceTensor(found, 'max', group), here.to({ device }));
-}
-
-/** 1 if one of the flags is false, else 0; equal on all ranks of a mesh. */
-function notAll(finite: readonly Tensor[]): Tensor {
-  const all = stack(finite).all();
-  const whole = all.sharding === null ? all : all.sharding.whole(all);
-  return whole.logicalNot().to(float32);
+/**
+ * The maximum of a flag over all ranks that share a step, also through others. Small groups come
+ * first, so a group has what those within it have found.
+ */
+function anywhere(here: Tensor, sharers: readonly Sharers[]): Tensor {
+  const sizeOf = ({ groups }: Sharers): number => Math.max(...groups.map(({ size }) => size));
+  let found = here;
+  for (const { groups, device } of sharers.toSorted((a, b) => sizeOf(a) - sizeOf(b)))
+    for (const group of groups) found = allReduceTensor(found.to({ device }), 'max', group);
+  return found.to({ device: here.device });
 }
 
 const halfGradients = (): ArgumentError =>

@@ -1,4 +1,5 @@
 /** The part of a distributed tensor that layers below DTensor know. */
+import type { CollectiveGroup } from './collective.js';
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import type { DrawPlace } from './mesh-rng.js';
@@ -44,6 +45,10 @@ export interface Sharding {
   reduced(t: Tensor): Tensor;
   /** The tensor itself as a plain tensor on every rank, with its history. */
   whole(t: Tensor): Tensor;
+  /** The shard of this rank of the tensor itself as a plain tensor, with its history. */
+  shard(t: Tensor): Tensor;
+  /** The group of all ranks of the mesh; null on ranks that are none of them. */
+  group(): CollectiveGroup | null;
   /** A gradient of the tensor, redistributed to the placements of the tensor. */
   fit(gradient: Tensor): Tensor;
   /**

@@ -263,6 +263,10 @@ class DTensorShard extends LocalShard {
     return toLocalTensor(toSpec(t, replicateSpec(this.spec)), null);
   }
 
+  shard(t: Tensor): Tensor {
+    return toLocalTensor(t, null);
+  }
+
   withLocal(local: Tensor): Tensor {
     return createDTensor(local, this.spec);
   }

@@ -1,7 +1,9 @@
 /** An overflow on one rank: all ranks that share the step skip it, and nothing is read for that. */
 import assert from 'node:assert/strict';
+import { isDeepStrictEqual } from 'node:util';
 import {
   ColwiseParallel,
+  DeviceMesh,
   DistributedDataParallel,
   DTensor,
   FullyShardedDataParallel,
@@ -181,3 +183,65 @@ describe('GradScaler in ranks', () => {
 });
 
 const shared: { scaler: amp.GradScaler | null } = { scaler: null };
+
+describe('a scaler of an optimizer whose parameters lie on different ranks', () => {
+  /** The scale, and whether this rank took the step, where the gradient of one parameter overflows. */
+  async function stepOf(
+    params: readonly Tensor[],
+    overflowing: Tensor | null,
+  ): Promise<[scale: number, isTaken: boolean]> {
+    const optimizer = new optim.SGD(params, { lr: 0.1 });
+    const scaler = new amp.GradScaler({ device: 'cpu', initScale: 8 });
+    const before = await valuesOfAll(params);
+    const loss = params
+      .map((p) =>
+        local(p)
+          .sum()
+          .mul(p === overflowing ? Infinity : 1),
+      )
+      .reduce((a, b) => a.add(b));
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    return [await scaler.getScaleAsync(), !isDeepStrictEqual(await valuesOfAll(params), before)];
+  }
+
+  const valuesOfAll = (params: readonly Tensor[]): Promise<unknown[]> =>
+    Promise.all(params.map((p) => local(p.detach()).clone().read()));
+
+  it(
+    'skips the step on all: a trunk on four ranks, experts on two each',
+    withRanks(4, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['expert', 'shard'] });
+      const trunk = fullyShard(new nn.Linear(4, 4), { mesh: initDeviceMesh('cpu', [4]) });
+      const expert = fullyShard(new nn.Linear(4, 4), { mesh: mesh.get('shard') });
+      const params = [...trunk.parameters(), ...expert.parameters()];
+      const overflowing = rank === 3 ? expert.weight : null;
+      assert.deepEqual(await stepOf(params, overflowing), [4, false]);
+    }),
+  );
+
+  it(
+    'skips the step on all: a plain parameter beside sharded ones',
+    withRanks(2, async (rank) => {
+      const net = fullyShard(new nn.Linear(4, 3));
+      const plain = new nn.Parameter(ones([1]));
+      const params = [...net.parameters(), plain];
+      assert.deepEqual(await stepOf(params, rank === 0 ? plain : null), [4, false]);
+    }),
+  );
+
+  it(
+    'skips the step on all: an expert that some ranks lack',
+    withRanks(3, async (rank) => {
+      const trunk = fullyShard(new nn.Linear(4, 4));
+      const mesh = new DeviceMesh('cpu', [1, 2]);
+      const expert = rank === 0 ? null : fullyShard(new nn.Linear(4, 4), { mesh });
+      const params = [...trunk.parameters(), ...(expert?.parameters() ?? [])];
+      assert.deepEqual(await stepOf(params, rank === 2 ? (expert?.weight ?? null) : null), [
+        4,
+        false,
+      ]);
+    }),
+  );
+});

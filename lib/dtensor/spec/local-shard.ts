@@ -1,4 +1,5 @@
 /** The local shard of a distributed tensor, and the check of its shape. */
+import type { CollectiveGroup } from '../../core/collective.js';
 import type { Device } from '../../core/device.js';
 import type { DType } from '../../core/dtype.js';
 import { ShardingError } from '../../core/errors.js';
@@ -33,6 +34,11 @@ export abstract class LocalShard implements Sharding {
     return (this.spec.mesh as DeviceMesh).draws;
   }
 
+  group(): CollectiveGroup | null {
+    const mesh = this.spec.mesh as DeviceMesh;
+    return mesh.getCoordinate() === null ? null : mesh.groupAcross([...mesh.shape.keys()]);
+  }
+
   shardsAlong(dim: number): number {
     const { mesh, placements } = this.spec;
     return mesh.shape.reduce((n, ranks, i) => (placements[i]?.isShard(dim) ? n * ranks : n), 1);
@@ -44,6 +50,7 @@ export abstract class LocalShard implements Sharding {
   abstract replicated(t: Tensor): Tensor;
   abstract reduced(t: Tensor): Tensor;
   abstract whole(t: Tensor): Tensor;
+  abstract shard(t: Tensor): Tensor;
   abstract fit(gradient: Tensor): Tensor;
   abstract shardLike(gradient: Tensor, like: Sharding['spec']): Tensor;
   abstract withLocal(local: Tensor): Tensor;

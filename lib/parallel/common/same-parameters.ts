@@ -3,7 +3,7 @@
  * whole text of a purpose, and an error shows the first 263 bytes of it.
  */
 import { createHash } from 'node:crypto';
-import { withPurpose } from '../../distributed/index.js';
+import { type ProcessGroup, withPurpose } from '../../distributed/index.js';
 import { type DType, nn, type Shape, type Tensor } from '../../index.js';
 
 const ADVICE = 'Build the same model on all ranks.';
@@ -24,10 +24,24 @@ export function describe(dtype: DType, shape: Shape, isFrozen: boolean): string 
   return `${dtype.name}[${shape.join(', ')}]${isFrozen ? ' frozen' : ''}`;
 }
 
+const made = new WeakMap<ProcessGroup, number>();
+
+/**
+ * Says which of the modules that a group shards or reduces is meant: `number 2 of its group`, in the
+ * order in which they were made. Those of two models may have one path and one shape.
+ */
+export function numberedOn(group: ProcessGroup): string {
+  const number = (made.get(group) ?? 0) + 1;
+  made.set(group, number);
+  return `number ${number} of its group`;
+}
+
 /** A list of parameters that the ranks of a group must have in common. */
 export interface ParameterList {
   /** The module in words. */
   readonly owner: string;
+  /** Of {@link numberedOn}. */
+  readonly number: string;
   /** A description of each parameter, in order. */
   readonly texts: readonly string[];
 }
@@ -36,13 +50,13 @@ export interface ParameterList {
  * Runs `fn`, whose collective also compares the parameters: ranks that have others get a
  * CollectiveError. It shows a few parameters; of many it shows hashes, which say where they differ.
  */
-export function comparingParameters<T>({ owner, texts }: ParameterList, fn: () => T): T {
+export function comparingParameters<T>({ owner, number, texts }: ParameterList, fn: () => T): T {
   if (texts.length === 0) return fn();
   const all = texts.join('; ');
   return all.length <= SHOWN
-    ? withPurpose(`of the parameters of ${owner}: ${all}\n${ADVICE}`, fn)
+    ? withPurpose(`of the parameters of ${owner}, ${number}: ${all}\n${ADVICE}`, fn)
     : withPurpose(
-        `of the ${texts.length} parameters of ${owner}, by their hashes ` +
+        `of the ${texts.length} parameters of ${owner}, ${number}, by their hashes ` +
           `${hashesOf(texts)}: ${all}\n${ADVICE} Print namedParameters() of it where the ` +
           'hashes differ.',
         fn,
@@ -55,10 +69,10 @@ export function comparingParameters<T>({ owner, texts }: ParameterList, fn: () =
  */
 export function comparingOwners<T>(
   of: 'parameters' | 'gradients',
-  { owner }: ParameterList,
+  { owner, number }: ParameterList,
   fn: () => T,
 ): T {
-  return withPurpose(`of the ${of} of ${owner}\n${SAME_ORDER}`, fn);
+  return withPurpose(`of the ${of} of ${owner}, ${number}\n${SAME_ORDER}`, fn);
 }
 
 /**

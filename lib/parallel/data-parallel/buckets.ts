@@ -85,7 +85,8 @@ export class Bucket implements GradBucket {
   private readonly count: number;
   private readonly flat: Tensor;
 
-  constructor(list: readonly ReducedParameter[], at: number, count: number) {
+  /** @param number - of {@link numberedOn} */
+  constructor(list: readonly ReducedParameter[], at: number, count: number, number: string) {
     this.list = list;
     this.at = at;
     this.count = count;
@@ -97,7 +98,8 @@ export class Bucket implements GradBucket {
       viewLike(this.flat, parameter, offsets[i] as number),
     );
     this.purpose =
-      `of the gradients of ${list.map(({ name }) => name).join(', ')}, bucket ${at} of ${count}\n` +
+      `of the gradients of the model, ${number}: ${list.map(({ name }) => name).join(', ')}, ` +
+      `bucket ${at} of ${count}\n` +
       'Buckets follow the order in which gradients came in the first backward pass. Where that ' +
       'differs from rank to rank, pass { findUnusedParameters: true }. All ranks must ' +
       'freeze the same parameters.';

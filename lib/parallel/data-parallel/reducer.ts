@@ -14,6 +14,7 @@ import {
   noGrad,
   type Tensor,
 } from '../../index.js';
+import { numberedOn } from '../common/same-parameters.js';
 import { arrivalsOf } from './arrivals.js';
 import { Bucket, planBuckets, type ReducedParameter } from './buckets.js';
 import { allreduceHook, type CommHook } from './comm-hooks.js';
@@ -44,6 +45,8 @@ export class Reducer {
   /** By index, whether it is one of them. */
   private readonly isTrained: boolean[];
   private readonly settings: ReducerSettings;
+  /** Which of the models of the group it reduces. */
+  private readonly number: string;
   private reduce: (bucket: Bucket) => Tensor;
   private buckets: readonly Bucket[] = [];
   /** By the index of the parameter. */
@@ -78,6 +81,7 @@ export class Reducer {
   constructor(all: readonly ReducedParameter[], settings: ReducerSettings) {
     this.all = all;
     this.settings = settings;
+    this.number = numberedOn(settings.group);
     this.hasArrived = all.map(() => false);
     this.isTrained = all.map(() => false);
     this.reduce = (bucket) => allreduceHook(settings.group, bucket);
@@ -201,7 +205,7 @@ export class Reducer {
     const { capBytes, usesViews } = this.settings;
     const before = this.buckets;
     const plan = planBuckets(order, capBytes);
-    this.buckets = plan.map((list, i) => new Bucket(list, i, plan.length));
+    this.buckets = plan.map((list, i) => new Bucket(list, i, plan.length, this.number));
     const places = this.places;
     this.places = [];
     if (usesViews) for (const bucket of before) bucket.receive(false);
@@ -275,7 +279,7 @@ export class Reducer {
     this.fitBuckets();
     noGrad(() => {
       for (const bucket of this.buckets) {
-        const zeros = new Bucket(bucket.list, bucket.index(), this.buckets.length);
+        const zeros = new Bucket(bucket.list, bucket.index(), this.buckets.length, this.number);
         withPurpose(zeros.purpose, () => this.reduce(zeros));
         zeros.dispose();
       }

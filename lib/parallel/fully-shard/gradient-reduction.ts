@@ -117,7 +117,7 @@ export class GradientReduction {
     const sum =
       present.length === parameters.length
         ? comparingOwners('gradients', this.plan.list, () => this.scatter(packed, starts))
-        : withPurpose(purposeOf(present), () => this.scatter(packed, starts));
+        : withPurpose(purposeOf(present, this.plan.list), () => this.scatter(packed, starts));
     this.clearAccumulated();
     if (mesh.replicas !== null && !allReduces) {
       this.partial = { flat: keep(sum), starts };
@@ -204,9 +204,9 @@ export class GradientReduction {
 }
 
 /** Gradients of other parameters may have the same size. */
-function purposeOf(present: readonly ShardedParameter[]): string {
+function purposeOf(present: readonly ShardedParameter[], { number }: ParameterList): string {
   const names = present.map(({ path }) => path).join(', ');
-  return `of the gradients of ${names}\nUse the same parameters on all ranks.`;
+  return `of the gradients of ${number}: ${names}\nUse the same parameters on all ranks.`;
 }
 
 function startsOf(parameters: readonly ShardedParameter[], grads: Gradients): Starts {

@@ -12,7 +12,7 @@ import {
   type Tensor,
 } from '../../index.js';
 import { RefillableBuffer } from '../common/refillable-buffer.js';
-import type { ParameterList } from '../common/same-parameters.js';
+import { numberedOn, type ParameterList } from '../common/same-parameters.js';
 import { adviceOnShard, adviceOnWhole, type Owner } from './advice.js';
 import type { CommContext } from './comm-context.js';
 import { FlatShard, type Layout, layoutOf, pathAt } from './flat-shard.js';
@@ -44,14 +44,17 @@ export interface MemoryPlan {
 export const unnamedPlan = (
   owner: Owner,
   plan: Omit<MemoryPlan, 'site' | 'owner' | 'list'>,
-): MemoryPlan => ({ ...plan, site: 'fullyShard', owner, list: { owner: '', texts: [] } });
+): MemoryPlan => {
+  const list = { owner: '', number: numberedOn(plan.mesh.group), texts: [] };
+  return { ...plan, site: 'fullyShard', owner, list };
+};
 
 /** The plan with who calls the collectives: `op` on the module at a path. */
 export function namedPlan(plan: MemoryPlan, op: string, path: string): MemoryPlan {
   const owner = path === '' ? 'the root' : `"${path}"`;
   const prefix = path === '' ? '' : `${path}.`;
   const texts = plan.parameters.flatMap((parameter) => parameter.describe(prefix));
-  return { ...plan, site: `${op} of ${path || owner}`, list: { owner, texts } };
+  return { ...plan, site: `${op} of ${path || owner}`, list: { ...plan.list, owner, texts } };
 }
 
 /** Puts the shards of the parameters on one flat tensor. */

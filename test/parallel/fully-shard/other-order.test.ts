@@ -1,6 +1,12 @@
 /** Ranks that call equal layers in another order after the first pass get an error, not weights. */
 import assert from 'node:assert/strict';
-import { FullyShardedDataParallel, fullyShard, getRank, launch } from '../../../lib/distributed.js';
+import {
+  DistributedDataParallel,
+  FullyShardedDataParallel,
+  fullyShard,
+  getRank,
+  launch,
+} from '../../../lib/distributed.js';
 import { eye, manualSeed, nn, ones, type Tensor } from '../../../lib/index.js';
 
 /** Layers of one shape, called in an order that the program chooses. */
@@ -60,5 +66,40 @@ describe('ranks that call equal layers in another order', () => {
         loss.backward();
         return loss;
       }));
+  }
+});
+
+describe('ranks that use two models of one kind in another order', () => {
+  type Model = (x: Tensor) => Tensor;
+  const MODELS: Record<string, () => Model> = {
+    DistributedDataParallel: () =>
+      new DistributedDataParallel(new nn.Linear(2, 2)) as unknown as Model,
+    fullyShard: () => fullyShard(new nn.Linear(2, 2)) as unknown as Model,
+    FullyShardedDataParallel: () =>
+      new FullyShardedDataParallel(new nn.Linear(2, 2)) as unknown as Model,
+  };
+
+  for (const [name, make] of Object.entries(MODELS)) {
+    it(`are told in backward: ${name}`, async () => {
+      const run = launch(2, async (rank) => {
+        const losses = [make(), make()].map((model) => model(ones([1, 2])).sum());
+        for (const loss of rank === 0 ? losses : losses.toReversed()) loss.backward();
+        await losses[0]?.read();
+      });
+      await assert.rejects(run, /number [12] of its group/);
+    });
+    if (name === 'DistributedDataParallel') continue; // its forward does not communicate
+    it(`are told in a later forward: ${name}`, async () => {
+      const run = launch(2, async (rank) => {
+        const models = [make(), make()];
+        for (const pass of [0, 1])
+          for (const model of rank === 0 && pass === 1 ? models.toReversed() : models) {
+            const loss = model(ones([1, 2])).sum();
+            loss.backward();
+            await loss.read();
+          }
+      });
+      await assert.rejects(run, /of the parameters of the root, number [12] of its group/);
+    });
   }
 });
