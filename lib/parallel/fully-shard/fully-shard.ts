@@ -49,7 +49,7 @@ const OPTIONS = 'mesh reshardAfterForward mpPolicy offloadPolicy shardPlacementF
  * in the first forward if that is not one of a sharded module around them
  * @see PyTorch `torch.distributed.fsdp.fully_shard` with a list of modules
  * @example
- * fullyShard([model.at(0), model.at(2)], { mesh });
+ * fullyShard([model.at(0), model.at(1)], { mesh });
  * fullyShard(model, { mesh });
  */
 export function fullyShard<const M extends readonly nn.AnyModule[]>(

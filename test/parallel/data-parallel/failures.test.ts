@@ -44,7 +44,7 @@ describe('an error of DistributedDataParallel', () => {
     });
     await assert.rejects(
       run,
-      /of the gradients of [ab]\.weight, bucket 0 of 2[\s\S]*findUnusedParameters: true/,
+      /of the gradients of the model, number 1 of its group: [ab]\.weight, bucket 0 of 2[\s\S]*findUnusedParameters: true/,
     );
   });
 

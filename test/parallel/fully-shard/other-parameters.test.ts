@@ -157,7 +157,7 @@ describe('parameters that differ between ranks and have shards of equal sizes', 
       const { grad } = rank === 0 ? model.a : model.b;
       await assert.rejects(
         (grad as DTensor).toLocal().read(),
-        /of the gradients of [ab], this rank .* of the gradients of [ab]\. Use the same parameters/,
+        /number 1 of its group: [ab], this rank .* of the gradients of number 1 of its group: [ab]\. Use the same parameters/,
       );
     }),
   );
