@@ -203,6 +203,24 @@ export function loweredCompilerOf(backend: CompileBackend): GraphCompiler | null
   return loweredCompilers.get(backend) ?? null;
 }
 
+/**
+ * Lets a backend that passes graphs on to another one get all that this compiles. `observe` gets the
+ * graphs of local ops, of whole steps among them, as they come.
+ */
+export function passesGraphsOn(
+  backend: CompileBackend,
+  to: CompileBackend,
+  observe: (graph: Graph) => void,
+): void {
+  if (fuses(to)) fusing.add(backend);
+  const lower = loweredCompilerOf(to);
+  if (lower === null) return;
+  loweredCompilers.set(backend, (graph, examples) => {
+    observe(graph);
+    return lower(graph, examples);
+  });
+}
+
 /** Whether a backend fuses the calls of its graphs. */
 export function fuses(backend: CompileBackend): boolean {
   return fusing.has(backend);
