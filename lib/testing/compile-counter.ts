@@ -1,10 +1,12 @@
 /** Compiler backends that count captured graphs and ops. */
+import { passesGraphsOn } from '../compile/aot/aot-autograd.js';
 import {
   type BackendName,
   backendOf,
   type CompileBackend,
   type CompiledGraph,
 } from '../compile/backends.js';
+import { copyGraph } from '../compile/graph/copy.js';
 import type { Graph } from '../compile/graph/graph.js';
 import type { GraphModule } from '../compile/graph/graph-module.js';
 
@@ -27,19 +29,24 @@ export function CompileCounter(): CompileCounter {
 }
 
 /**
- * A backend that counts, and passes the graphs to another backend.
+ * A backend that counts, and passes the graphs to another backend, those of whole steps among them.
  *
  * @throws ArgumentError for an unknown name
  * @see PyTorch `torch._dynamo.testing.CompileCounterWithBackend`
  */
 export function CompileCounterWithBackend(backend: BackendName | CompileBackend): CompileCounter {
   const compiler = backendOf(backend, 'CompileCounterWithBackend');
-  const counter = ((module: GraphModule, exampleInputs): CompiledGraph => {
+  const count = (graph: Graph): void => {
     counter.frameCount++;
-    counter.opCount += module.graph.callNodes.length;
-    counter.graphs.push(module.graph);
+    counter.opCount += graph.callNodes.length;
+    counter.graphs.push(graph);
+  };
+  const counter = ((module: GraphModule, exampleInputs): CompiledGraph => {
+    count(module.graph);
     return compiler(module, exampleInputs);
   }) as CompileCounter;
+  // The other backend changes such graphs.
+  passesGraphsOn(counter, compiler, (graph) => count(copyGraph(graph).graph));
   counter.frameCount = 0;
   counter.opCount = 0;
   (counter as { graphs: Graph[] }).graphs = [];

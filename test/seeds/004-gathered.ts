@@ -1,6 +1,7 @@
 /** The seed cases of a module whose hooks gather its parameter, for a device. */
 import assert from 'node:assert/strict';
-import { type BackwardCompiler, compiledAutograd } from '../../lib/compile/index.js';
+import { whyNotLowered } from '../../lib/compile/graph/lowering.js';
+import { type BackwardCompiler, compiledAutograd, type Graph } from '../../lib/compile/index.js';
 import {
   autograd,
   cat,
@@ -70,7 +71,14 @@ export function gathersInHooks(backend: (typeof BACKENDS)[number], device: Devic
     values(out, eager.x.grad, eager.model.weight, eager.model.weight.grad),
   );
   assert.deepEqual([forward.frameCount, backward.frameCount], [1, 2]);
+  // The hooks of backward set the attribute, too, which only a captured backward pass repeats.
+  const why = 'attributes of modules were set beside calls of functions';
+  assert.deepEqual(forward.graphs.map(reasonOf), [backend === 'eager' ? null : why]);
+  assert.deepEqual(backward.graphs.map(reasonOf), [null, null]);
 }
+
+/** Why a graph runs op by op through autograd; null if its backend has lowered it. */
+const reasonOf = (graph: Graph): string | null => whyNotLowered(graph)?.reason ?? null;
 
 const WORLD = 2;
 

@@ -1,6 +1,6 @@
 /** The helpers of `shardwise/testing`. */
 import assert from 'node:assert/strict';
-import { ArgumentError, compile, ShardwiseError, tensor } from '../../lib/index.js';
+import { ArgumentError, compile, ShardwiseError, type Tensor, tensor } from '../../lib/index.js';
 import { CompileCounter, CompileCounterWithBackend, FileCheck } from '../../lib/testing/index.js';
 
 describe('CompileCounterWithBackend', () => {
@@ -18,6 +18,26 @@ describe('CompileCounterWithBackend', () => {
     }
     assert.equal(inner.frameCount, 1);
     assert.throws(() => CompileCounterWithBackend('nothing' as 'eager'), ArgumentError);
+  });
+
+  it('passes on what a function that runs backward is compiled as', () => {
+    const step = (x: Tensor): Tensor => {
+      const w = x.detach().requiresGrad_();
+      w.mul(w).sum().backward();
+      return w.grad as Tensor;
+    };
+    const inner = CompileCounterWithBackend('inductor');
+    const counter = CompileCounterWithBackend(inner);
+    const compiled = compile(step, { backend: counter, fullgraph: true });
+    for (let call = 0; call < 2; call++)
+      assert.deepEqual(compiled(tensor([1, 3])).tolist(), step(tensor([1, 3])).tolist());
+    assert.deepEqual([counter.frameCount, inner.frameCount], [1, 1]);
+    assert.ok(counter.opCount > 0);
+    const through = compile(step, { backend: CompileCounter(), fullgraph: true });
+    assert.throws(
+      () => through(tensor([1])),
+      /the backend runs graphs through autograd.* 'inductor' and those of aotAutograd do not/,
+    );
   });
 });
 

@@ -37,7 +37,10 @@ export function whyNoStep(
   others: readonly { readonly isWholeStep: boolean }[],
 ): string | null {
   if (loweredCompilerOf(backend) === null)
-    return 'the backend runs graphs through autograd, which such a graph contains';
+    return (
+      "the backend runs graphs through autograd, which such a graph contains; 'aot_eager', " +
+      "'inductor' and those of aotAutograd do not"
+    );
   if (verify !== null) return 'verify would take each step twice';
   if (others.filter(({ isWholeStep }) => isWholeStep).length >= MAX_STEPS)
     return `it was captured as one ${MAX_STEPS} times`;
