@@ -69,7 +69,7 @@ async function alone(): Promise<number[][]> {
 
 describe('gradient hooks under DistributedDataParallel', () => {
   it('let an optimizer step alike in processes', async function () {
-    this.timeout(60_000);
+    this.timeout(300_000);
     const sums = await launch(
       2,
       async (rank) => {
