@@ -76,14 +76,14 @@ export class ClosedOver {
   }
 
   /** Adds what the methods of an object's classes close over, and its private fields. */
-  addMembers(object: object, path: string, isModule: boolean): void {
+  addMembers(object: object, path: string, isGiven: boolean): void {
     if (this.isKnown(object)) return;
     const privateNames = new Set<string>();
     const held = new WeakRef(object);
     for (const constructor of classesOf(object)) {
-      if (!this.isOfProgram(constructor, isModule)) break;
+      if (!this.isOfProgram(constructor, isGiven)) break;
       for (const name of privateNamesIn(constructor)) privateNames.add(name);
-      this.addFunction(constructor, isModule); // its text has all methods
+      this.addFunction(constructor, isGiven); // its text has all methods
     }
     if (privateNames.size === 0) return;
     const isOwn = ([name]: readonly [string, unknown]): boolean => privateNames.has(name);
@@ -98,8 +98,8 @@ export class ClosedOver {
   }
 
   /** Whether a class is the program's own. */
-  isOfProgram(constructor: object, isModule = false): boolean {
-    return this.round.isOfProgram(constructor, isModule);
+  isOfProgram(constructor: object, isGiven = false): boolean {
+    return this.round.isOfProgram(constructor, isGiven);
   }
 
   private isKnown(value: object): boolean {

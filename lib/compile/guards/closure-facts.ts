@@ -71,9 +71,9 @@ export class ClosureFacts {
     this.closed.addFunction(fn, isGiven);
   }
 
-  /** Adds a module or an instance of a class. */
-  addMembers(value: object, path: string): void {
-    this.closed.addMembers(value, path, isModule(value));
+  /** Adds a module or an instance of a class; `isGiven`: as {@link addFunction}. */
+  addMembers(value: object, path: string, isGiven = false): void {
+    this.closed.addMembers(value, path, isGiven || isModule(value));
   }
 
   /**

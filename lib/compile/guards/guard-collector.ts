@@ -4,6 +4,7 @@
  * guards made from them allow the graph only while all are unchanged.
  */
 import type { MemoryFact } from '../../core/backend.js';
+import { isExported } from '../../core/library-exports.js';
 import type { Tensor } from '../../core/tensor.js';
 import { tensors as tensorsIn } from '../../core/tree.js';
 import type { ReboundPlace } from '../rebound.js';
@@ -43,16 +44,25 @@ export class GuardCollector {
       if (!this.isClosedOver && hasOwnProperties(value)) this.extended ??= named(path);
     },
     inner: (value, path) => this.state.addInner(value, path),
-    members: (value, path) =>
+    members: (value, path, isInner) =>
       typeof value === 'function'
         ? this.closures.addFunction(value)
-        : this.closures.addMembers(value, path),
-    isOpaque: (value) => this.isClosedOver && this.closures.isOpaque(value),
+        : this.closures.addMembers(
+            value,
+            path,
+            !isInner && !this.isClosedOver && !this.isInLibrary,
+          ),
+    tooMany: (path) => {
+      this.uncompared ??= named(path);
+    },
+    isOpaque: (value, isInner) => (isInner || this.isClosedOver) && this.closures.isOpaque(value),
   });
   /** What the function closes over. */
   readonly closures = new ClosureFacts((value, path) => this.closedOver(value, path));
   /** Whether an object is looked at that a variable holds. */
   private isClosedOver = false;
+  /** Whether attributes of a module of the library are looked at. */
+  private isInLibrary = false;
   /** Tensors from outside, with their paths. */
   private readonly tensors = new Map<Tensor, string>();
   private readonly modules = new Map<object, ModuleFacts | null>();
@@ -75,6 +85,8 @@ export class GuardCollector {
   iterator: string | null = null;
   /** The path of a collection with properties beside its items; null if there is none. */
   extended: string | null = null;
+  /** The path of an instance that is not compared, because there are too many; null for none. */
+  uncompared: string | null = null;
   private readonly args: Matcher;
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: object | null;
@@ -113,11 +125,13 @@ export class GuardCollector {
     this.state.add(module);
     this.before.set(module, new Map(Object.entries(module)));
     const isRebound = (name: string): boolean => this.rebound?.isAt(module, name) ?? false;
-    const { isClosedOver } = this;
+    const { isClosedOver, isInLibrary } = this;
     this.isClosedOver = false; // modules compare their attributes, however they are reached
+    this.isInLibrary = isExported(module.constructor);
     this.modules.set(module, new ModuleFacts(module, path, this.factory, isRebound));
     this.closures.addMembers(module, path);
     this.isClosedOver = isClosedOver;
+    this.isInLibrary = isInLibrary;
   }
 
   /** The matcher of an object that a variable holds. */
