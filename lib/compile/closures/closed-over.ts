@@ -75,7 +75,10 @@ export class ClosedOver {
     this.mayAssign = names.some((name) => assigned.has(name));
   }
 
-  /** Adds what the methods of an object's classes close over, and its private fields. */
+  /**
+   * Adds what the methods of an object's classes close over, and its private fields. `isGiven`: the
+   * program gave the object, so its class is the program's.
+   */
   addMembers(object: object, path: string, isGiven: boolean): void {
     if (this.isKnown(object)) return;
     const privateNames = new Set<string>();

@@ -49,14 +49,11 @@ export class ClosureFacts {
   private contents: Contents[] = [];
   /** Names in functions that runs call: what they change is not compared. */
   private readonly leftOut = new Set<string>();
-  /** Whether a WeakMap or a WeakSet tells objects apart. */
-  distinguishesObjects = false;
   private looks = 0;
 
   /** `matcherOf`: makes the matcher of an object that a variable holds. */
   constructor(matcherOf: MatcherOf) {
     this.closed = new ClosedOver((path, value) => {
-      if (value instanceof WeakMap || value instanceof WeakSet) this.distinguishesObjects = true;
       if (!isObject(value)) return;
       // It stands before those of the objects in it, which refer to it.
       const contents: Contents = { path, held: new WeakRef(value), matcher: null };

@@ -21,6 +21,7 @@ import { ReboundFacts } from './rebound-facts.js';
 import { StateBefore } from './state-before.js';
 import { StateFacts } from './state-facts.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
+import { isWeakCollection, WeakCollections } from './weak-facts.js';
 
 /** Facts of a tensor that are compared only if the function read them. */
 const memoryFacts: Record<MemoryFact, (t: Tensor) => unknown> = {
@@ -41,9 +42,13 @@ export class GuardCollector {
     container: (value, path) => {
       this.state.add(value);
       if (isOpaqueIterator(value)) this.iterator ??= named(path);
+      if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
       if (!this.isClosedOver && hasOwnProperties(value)) this.extended ??= named(path);
     },
-    inner: (value, path) => this.state.addInner(value, path),
+    inner: (value, path) => {
+      this.state.addInner(value, path);
+      if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
+    },
     members: (value, path, isInner) =>
       typeof value === 'function'
         ? this.closures.addFunction(value)
@@ -57,6 +62,7 @@ export class GuardCollector {
     },
     isOpaque: (value, isInner) => (isInner || this.isClosedOver) && this.closures.isOpaque(value),
   });
+  private readonly weak = new WeakCollections();
   /** What the function closes over. */
   readonly closures = new ClosureFacts((value, path) => this.closedOver(value, path));
   /** Whether an object is looked at that a variable holds. */
@@ -137,6 +143,7 @@ export class GuardCollector {
   /** The matcher of an object that a variable holds. */
   private closedOver(value: object, path: string): Matcher {
     const { isClosedOver } = this;
+    if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
     if (isOpaqueIterator(value)) this.iterator ??= path;
     this.isClosedOver = true;
     const matcher = this.factory.value(value, path);
@@ -287,14 +294,26 @@ export class GuardCollector {
         ),
         ...inputs.flatMap((t, i) => this.factsOfInput(t, i, known)),
       ],
-      constants: this.constants,
+      outer: this.outerBeside(inputs),
       slots: this.factory.slots,
       closures: this.closures.finish(),
-      // The list of the arguments itself is a new one in each call.
-      identities: this.closures.distinguishesObjects
-        ? this.factory.given.filter(([value]) => value !== this.given)
-        : [],
+      weak: this.weak.facts(
+        inputs,
+        // The list of the arguments itself is a new one in each call.
+        this.factory.given.filter(([value]) => value !== this.given),
+        pathOf,
+      ),
     });
+  }
+
+  /**
+   * The tensors that the function can reach beside its arguments. It may ask whether an argument is
+   * one of them, as by `===` and `Map.get`, so each of them as an argument has a capture of its own.
+   */
+  private outerBeside(inputs: readonly Tensor[]): ReadonlySet<Tensor> {
+    const outer = new Set([...this.tensors.keys(), ...this.constants]);
+    for (const t of inputs) outer.delete(t);
+    return outer;
   }
 
   /** The tensors that the graph reads as constants. */

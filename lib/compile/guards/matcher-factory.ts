@@ -117,6 +117,11 @@ export class MatcherFactory {
   /** The arrays, objects and collections of the arguments, with their slots. */
   readonly given: (readonly [value: object, slot: Slot])[] = [];
 
+  /** The tensors, the arrays, objects and collections of the arguments so far. */
+  parts(): object[] {
+    return [...this.paths.keys(), ...this.given.map(([value]) => value)];
+  }
+
   /** The path of a tensor of the arguments. */
   pathOf(t: Tensor): string {
     return this.paths.get(t) ?? 'an argument';
