@@ -3,7 +3,7 @@
  * call as arguments are. A variable that holds another value can be seen by a look alone: at the
  * second, the fourth and the eighth call, and then once a second.
  */
-import { isExported, isNamespace } from '../../core/library-exports.js';
+import { constructorOf, isNamespace, isOfLibrary } from '../../core/library-exports.js';
 import { isObject, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import { ClosedOver, type Variable } from '../closures/closed-over.js';
@@ -150,17 +150,3 @@ export class ClosureFacts {
 
 const differenceOf = (changed: readonly [Variable, unknown] | null): Difference | null =>
   changed && new Same(changed[0].value).difference(changed[0].path, changed[1]);
-
-const constructorOf = (value: object): object | null => {
-  const { constructor } = value as { constructor?: unknown };
-  return typeof constructor === 'function' ? constructor : null;
-};
-
-function isOfLibrary(value: object): boolean {
-  for (let each = Object.getPrototypeOf(value) as object | null; each !== null; ) {
-    const constructor = constructorOf(each);
-    if (constructor !== null && isExported(constructor)) return true;
-    each = Object.getPrototypeOf(each) as object | null;
-  }
-  return false;
-}

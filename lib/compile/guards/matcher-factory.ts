@@ -52,6 +52,8 @@ export class MatcherFactory {
   /** Tensors of arguments, containers and storages; different ones must stay different. */
   readonly slots: Slot[] = [];
   private readonly seen = new Map<object, Slot>();
+  /** Objects of which the identity alone counts. */
+  private readonly opaque = new WeakSet<object>();
   private readonly references: References;
   /** Whether the objects of arguments are looked at. */
   private isArgument = false;
@@ -143,7 +145,7 @@ export class MatcherFactory {
     if (typeof value === 'function' || isUnchanging(value)) return new Same(value);
     const again = this.again(value);
     if (again !== null) return again;
-    if (this.references.isOpaque(value, false)) return new Same(value);
+    if (this.references.isOpaque(value, false)) return this.identity(value);
     const inner = (item: unknown, at: string): Matcher => this.value(item, at, isInInstance);
     if (isContainer(value) || value instanceof Set) return this.container(value, path, inner);
     if (hasBytes(value)) return new Bytes(value, this.containerSlot(value, path));
@@ -153,9 +155,14 @@ export class MatcherFactory {
   private innerInstance(value: object, path: string): Matcher {
     const { references } = this;
     references.inner(value, path);
-    if (references.isOpaque(value, true)) return new Same(value);
+    if (references.isOpaque(value, true)) return this.identity(value);
     if (this.inner++ < MOST_INNER) return this.instance(value, path, true);
     references.tooMany(path);
+    return new Same(value);
+  }
+
+  private identity(value: object): Matcher {
+    this.opaque.add(value);
     return new Same(value);
   }
 
@@ -216,7 +223,7 @@ export class MatcherFactory {
 
   /** Whether an object has been met. */
   knows(value: object): boolean {
-    return this.seen.has(value);
+    return this.seen.has(value) || this.opaque.has(value);
   }
 
   private again(value: object): Matcher | null {
