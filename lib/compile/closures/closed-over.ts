@@ -5,7 +5,7 @@
 import { isExported } from '../../core/library-exports.js';
 import { isObject } from '../../core/plain-object.js';
 import { privateFieldsOf } from './inspector.js';
-import { isBuiltIn, namesAssignedIn, privateNamesIn } from './names.js';
+import { assignsToPrivateFields, isBuiltIn, namesAssignedIn, privateNamesIn } from './names.js';
 import { Round } from './program.js';
 
 /** A variable or a private field, as it was when it was found. Objects may be collected. */
@@ -48,7 +48,7 @@ export class ClosedOver {
     this.found = found;
   }
 
-  /** Whether one of the functions seems to assign to a variable. */
+  /** Whether one of the functions seems to assign to a variable, or a class to a private field. */
   mayAssign = false;
 
   /** Whether there are none. */
@@ -86,6 +86,7 @@ export class ClosedOver {
     for (const constructor of classesOf(object)) {
       if (!this.isOfProgram(constructor, isGiven)) break;
       for (const name of privateNamesIn(constructor)) privateNames.add(name);
+      this.mayAssign ||= assignsToPrivateFields(constructor);
       this.addFunction(constructor, isGiven); // its text has all methods
     }
     if (privateNames.size === 0) return;
@@ -118,6 +119,12 @@ export class ClosedOver {
     this.sources.push({ variables, look });
     for (const [name, value] of now) this.found(pathOf(name), value);
     return [...now.keys()];
+  }
+
+  /** The path of a variable to which the text of a function seems to assign; null for none. */
+  assignedIn(fn: object): string | null {
+    const names = namesAssignedIn(fn);
+    return this.variables.find(({ name }) => names.has(name))?.path ?? null;
   }
 
   /** Ends the collection. `isLeftOut`: variables that are not compared. */

@@ -111,6 +111,11 @@ export class ClosureFacts {
     return this.closed.mayAssign;
   }
 
+  /** The path of a variable to which a function seems to assign; null for none. */
+  assignedIn(fn: object): string | null {
+    return this.closed.assignedIn(fn);
+  }
+
   /** The path of a variable that has another value than at the start; null if none has. */
   reboundVariable(): string | null {
     return this.closed.changed()?.[0].path ?? null;

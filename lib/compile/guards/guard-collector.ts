@@ -101,12 +101,16 @@ export class GuardCollector {
   private readonly rebound: ReboundFacts | null;
   private readonly given: readonly unknown[];
 
-  /** `fn`: the function of the program; null if it is one of the library. */
+  /**
+   * `fn`: the function of the program; null if it is one of the library. `module`: the one that it
+   * calls, whose private fields it may assign to.
+   */
   constructor(
     args: readonly unknown[] = [],
     receiver: object | null = null,
     places: readonly ReboundPlace[] = [],
     fn: object | null = null,
+    module: object | null = null,
   ) {
     this.given = args;
     this.args = this.factory.argument(args, 'arguments');
@@ -116,6 +120,7 @@ export class GuardCollector {
     this.ofReceiver = receiver === null ? null : this.factory.receiver(receiver, 'this');
     if (receiver !== null && !isModule(receiver)) this.state.add(receiver);
     if (fn !== null) this.closures.addFunction(fn, true);
+    if (module !== null) this.addModule(module);
   }
 
   /** Adds a module before its first use. */
