@@ -87,6 +87,8 @@ export class Captures {
   /** What the function finds in attributes of its module; null if it has none. */
   private readonly rebound: ReboundPlaces | null;
   private readonly frameOf: FrameOf;
+  /** The module that it calls, or is a method of; null if there is none. */
+  private readonly module: object | null;
   /** The function of the program, whose variables guards compare; null for a module. */
   private readonly own: object | null;
   /** Compares graphs with uncompiled runs; null if the option does not ask for it. */
@@ -105,6 +107,7 @@ export class Captures {
   ) {
     this.own = own;
     this.frameOf = frameOf;
+    this.module = module;
     this.rebound = module === null ? null : new ReboundPlaces(module);
     this.fn = fn;
     this.receiver = receiver;
@@ -295,7 +298,7 @@ export class Captures {
   }
 
   private collector(args: readonly unknown[]): GuardCollector {
-    return new GuardCollector(args, this.receiver, this.rebound?.places(), this.own);
+    return new GuardCollector(args, this.receiver, this.rebound?.places(), this.own, this.module);
   }
 
   private dynamicGraphs(rank: RankRuntime): DynamicGraphs {

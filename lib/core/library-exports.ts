@@ -41,3 +41,19 @@ function addAll(namespace: object, into: WeakSet<object>): void {
 /** Whether an object is what `import * as name` gives. @internal */
 export const isNamespace = (value: object): boolean =>
   Object.prototype.toString.call(value) === '[object Module]';
+
+/** The class of a value; null if it names none. @internal */
+export function constructorOf(value: object): object | null {
+  const { constructor } = value as { constructor?: unknown };
+  return typeof constructor === 'function' ? constructor : null;
+}
+
+/** Whether a class of the library made a value, or one that extends such a class. @internal */
+export function isOfLibrary(value: object): boolean {
+  for (let each = Object.getPrototypeOf(value) as object | null; each !== null; ) {
+    const constructor = constructorOf(each);
+    if (constructor !== null && isExported(constructor)) return true;
+    each = Object.getPrototypeOf(each) as object | null;
+  }
+  return false;
+}

@@ -33,14 +33,22 @@ export function map(fn: (t: Tensor) => unknown, value: unknown): unknown {
 
 /**
  * As {@link map} with `fn` of every leaf: of tensors and of all that is no container. `replace`
- * sees each object first: what it gives in place of one is not looked into. @internal
+ * sees each object first: what it gives in place of one is not looked into. `copies`: containers so
+ * far with their copies, so that one at two places is copied once. @internal
  */
 export function mapLeaves(
   fn: (leaf: unknown) => unknown,
   value: unknown,
   replace: (value: object) => unknown = (object) => object,
+  copies: Map<object, unknown> | null = null,
 ): unknown {
-  return mapped(fn, replace, value, 0);
+  return mapped({ fn, replace, copies }, value, 0);
+}
+
+interface Mapping {
+  readonly fn: (leaf: unknown) => unknown;
+  readonly replace: (value: object) => unknown;
+  readonly copies: Map<object, unknown> | null;
 }
 
 /**
@@ -91,28 +99,25 @@ export const isContainer = (value: object): boolean =>
   value instanceof ValuesAndIndices ||
   isPlain(value);
 
-function mapped(
-  fn: (leaf: unknown) => unknown,
-  replace: (value: object) => unknown,
-  value: unknown,
-  level: number,
-): unknown {
-  if (value instanceof Tensor || typeof value !== 'object' || value === null) return fn(value);
-  const replaced = replace(value);
+function mapped(by: Mapping, value: unknown, level: number): unknown {
+  if (value instanceof Tensor || typeof value !== 'object' || value === null) return by.fn(value);
+  const replaced = by.replace(value);
   if (replaced !== value) return replaced;
-  const inner = (item: unknown): unknown => mapped(fn, replace, item, level + 1);
-  if (Array.isArray(value)) {
-    checkLevel('tree.map', level);
-    return value.map(inner);
-  }
-  if (value instanceof Map) {
-    checkLevel('tree.map', level);
-    return new Map([...value].map(([key, item]) => [key, inner(item)]));
-  }
+  if (!isContainer(value)) return by.fn(value);
+  const { copies } = by;
+  if (copies?.has(value)) return copies.get(value);
+  checkLevel('tree.map', level);
+  const copy = copied(value, (item) => mapped(by, item, level + 1));
+  copies?.set(value, copy);
+  return copy;
+}
+
+/** A container of the same kind. */
+function copied(value: object, inner: (item: unknown) => unknown): unknown {
+  if (Array.isArray(value)) return value.map(inner);
+  if (value instanceof Map) return new Map([...value].map(([key, item]) => [key, inner(item)]));
   if (value instanceof ValuesAndIndices)
     return new ValuesAndIndices(inner(value.values) as Tensor, inner(value.indices) as Tensor);
-  if (!isPlain(value)) return fn(value);
-  checkLevel('tree.map', level);
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inner(item)]));
 }
 

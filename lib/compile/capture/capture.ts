@@ -194,13 +194,13 @@ export function watchingArguments(recorder: Recorder, args: readonly unknown[]):
 
 function finished(returned: unknown, args: readonly unknown[], recorder: Recorder): Capture {
   checkResult(returned, recorder);
-  const result = withPlaces(returned, args, (object) => recorder.guards.knows(object));
+  const result = withPlaces(returned, args, recorder);
   recorder.regions.check(recorder);
   const { graph } = recorder;
   const results = tensorsIn(result);
   graph.outputs = results.map((t) => recorder.valueOf(t));
   const outputs = results.map((t, i) => expectedOutput(graph.outputs[i] as Value, metaOf(t)));
-  return { graph, outputs, rebuild: rebuilder(result, recorder) };
+  return { graph, outputs, rebuild: rebuilder(result, results, recorder) };
 }
 
 /**
@@ -241,12 +241,12 @@ function holdsFunction(value: unknown, seen = new Set<unknown>()): boolean {
 }
 
 /** An output that is an input, or a tensor from outside, is the same object. */
-function rebuilder(result: unknown, recorder: Recorder): Rebuild {
-  const sources = tensorsIn(result).map((t) => {
+function rebuilder(result: unknown, tensors: readonly Tensor[], recorder: Recorder): Rebuild {
+  const sources = tensors.map((t) => {
     const at = recorder.positionOf(t);
     return at >= 0 || !recorder.isConstant(t) ? at : t;
   });
-  return rebuildFrom(result, sources);
+  return rebuildFrom(result, tensors, sources);
 }
 
 /** Runs `fn`, and restores modes, borrowed tensors and the stack of modules after it. */

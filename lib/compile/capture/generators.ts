@@ -27,8 +27,13 @@ export function watchingGenerators<T>(recorder: Recorder, fn: () => T): T {
 
 /** Refuses what a module or an argument holds that guards cannot compare. */
 export function refuseOpaque(recorder: Recorder): void {
-  const { iterator, extended } = recorder.guards;
+  const { iterator, extended, uncompared } = recorder.guards;
   if (iterator !== null) recorder.unsupported(`${iterator} is an iterator`, INSTEAD_OF_STEPS);
   if (extended !== null)
     recorder.unsupported(`${extended} has properties beside its items`, 'pass its values, use it');
+  if (uncompared !== null)
+    recorder.unsupported(
+      `${uncompared} is one of too many instances to compare`,
+      'use what it needs of them',
+    );
 }

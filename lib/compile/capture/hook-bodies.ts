@@ -22,6 +22,9 @@ import { Recorder } from './recorder.js';
 export function traceHooks(recorder: Recorder): void {
   for (const pending of recorder.pendingHooks) {
     const { node } = pending;
+    const assigned = recorder.guards.closures.assignedIn(pending.hook);
+    // The trial would assign once more, and nothing could undo that.
+    if (assigned !== null) recorder.unsupported(`a hook assigns to ${assigned}, a variable`);
     const inner = noGrad(() => new HookRecorder(recorder, pending.leaf));
     const body = bodyOf(inner, pending);
     const changesModules = recorder.attributes.undo(recorder);

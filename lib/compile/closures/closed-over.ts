@@ -5,7 +5,7 @@
 import { isExported } from '../../core/library-exports.js';
 import { isObject } from '../../core/plain-object.js';
 import { privateFieldsOf } from './inspector.js';
-import { isBuiltIn, namesAssignedIn, privateNamesIn } from './names.js';
+import { assignsToPrivateFields, isBuiltIn, namesAssignedIn, privateNamesIn } from './names.js';
 import { Round } from './program.js';
 
 /** A variable or a private field, as it was when it was found. Objects may be collected. */
@@ -48,7 +48,7 @@ export class ClosedOver {
     this.found = found;
   }
 
-  /** Whether one of the functions seems to assign to a variable. */
+  /** Whether one of the functions seems to assign to a variable, or a class to a private field. */
   mayAssign = false;
 
   /** Whether there are none. */
@@ -75,15 +75,19 @@ export class ClosedOver {
     this.mayAssign = names.some((name) => assigned.has(name));
   }
 
-  /** Adds what the methods of an object's classes close over, and its private fields. */
-  addMembers(object: object, path: string, isModule: boolean): void {
+  /**
+   * Adds what the methods of an object's classes close over, and its private fields. `isGiven`: the
+   * program gave the object, so its class is the program's.
+   */
+  addMembers(object: object, path: string, isGiven: boolean): void {
     if (this.isKnown(object)) return;
     const privateNames = new Set<string>();
     const held = new WeakRef(object);
     for (const constructor of classesOf(object)) {
-      if (!this.isOfProgram(constructor, isModule)) break;
+      if (!this.isOfProgram(constructor, isGiven)) break;
       for (const name of privateNamesIn(constructor)) privateNames.add(name);
-      this.addFunction(constructor, isModule); // its text has all methods
+      this.mayAssign ||= assignsToPrivateFields(constructor);
+      this.addFunction(constructor, isGiven); // its text has all methods
     }
     if (privateNames.size === 0) return;
     const isOwn = ([name]: readonly [string, unknown]): boolean => privateNames.has(name);
@@ -98,8 +102,8 @@ export class ClosedOver {
   }
 
   /** Whether a class is the program's own. */
-  isOfProgram(constructor: object, isModule = false): boolean {
-    return this.round.isOfProgram(constructor, isModule);
+  isOfProgram(constructor: object, isGiven = false): boolean {
+    return this.round.isOfProgram(constructor, isGiven);
   }
 
   private isKnown(value: object): boolean {
@@ -115,6 +119,12 @@ export class ClosedOver {
     this.sources.push({ variables, look });
     for (const [name, value] of now) this.found(pathOf(name), value);
     return [...now.keys()];
+  }
+
+  /** The path of a variable to which the text of a function seems to assign; null for none. */
+  assignedIn(fn: object): string | null {
+    const names = namesAssignedIn(fn);
+    return this.variables.find(({ name }) => names.has(name))?.path ?? null;
   }
 
   /** Ends the collection. `isLeftOut`: variables that are not compared. */

@@ -40,6 +40,16 @@ const PRIVATE_NAME = /#[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/gu;
 export const privateNamesIn = (constructor: object): readonly string[] =>
   textOf(constructor).match(PRIVATE_NAME) ?? [];
 
-export const isBuiltIn = (fn: object): boolean => /\{\s*\[native code\]\s*\}$/.test(textOf(fn));
+const PRIVATE_SET =
+  /(?:\+\+|--)\s*[\w$.]+\.#|\.#[\w$]+\s*(?:\+\+|--|(?:\*\*|<<|>>>?|&&|\|\||\?\?|[-+*/%&|^])?=(?![=>]))/;
+
+/** Whether the text of a class seems to assign to private fields, in its constructor or elsewhere. */
+export const assignsToPrivateFields = (constructor: object): boolean =>
+  PRIVATE_SET.test(textOf(constructor));
+
+/** Whether the runtime has a function: some of its classes, as `URL`, are JavaScript. */
+export const isBuiltIn = (fn: object): boolean =>
+  /\{\s*\[native code\]\s*\}$/.test(textOf(fn)) ||
+  (globalThis as Record<string, unknown>)[(fn as { name: string }).name] === fn;
 
 const textOf = (fn: object): string => Function.prototype.toString.call(fn);

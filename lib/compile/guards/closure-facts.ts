@@ -3,7 +3,7 @@
  * call as arguments are. A variable that holds another value can be seen by a look alone: at the
  * second, the fourth and the eighth call, and then once a second.
  */
-import { isExported, isNamespace } from '../../core/library-exports.js';
+import { constructorOf, isNamespace, isOfLibrary } from '../../core/library-exports.js';
 import { isObject, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import { ClosedOver, type Variable } from '../closures/closed-over.js';
@@ -49,14 +49,11 @@ export class ClosureFacts {
   private contents: Contents[] = [];
   /** Names in functions that runs call: what they change is not compared. */
   private readonly leftOut = new Set<string>();
-  /** Whether a WeakMap or a WeakSet tells objects apart. */
-  distinguishesObjects = false;
   private looks = 0;
 
   /** `matcherOf`: makes the matcher of an object that a variable holds. */
   constructor(matcherOf: MatcherOf) {
     this.closed = new ClosedOver((path, value) => {
-      if (value instanceof WeakMap || value instanceof WeakSet) this.distinguishesObjects = true;
       if (!isObject(value)) return;
       // It stands before those of the objects in it, which refer to it.
       const contents: Contents = { path, held: new WeakRef(value), matcher: null };
@@ -71,9 +68,9 @@ export class ClosureFacts {
     this.closed.addFunction(fn, isGiven);
   }
 
-  /** Adds a module or an instance of a class. */
-  addMembers(value: object, path: string): void {
-    this.closed.addMembers(value, path, isModule(value));
+  /** Adds a module or an instance of a class; `isGiven`: as {@link addFunction}. */
+  addMembers(value: object, path: string, isGiven = false): void {
+    this.closed.addMembers(value, path, isGiven || isModule(value));
   }
 
   /**
@@ -112,6 +109,11 @@ export class ClosureFacts {
   /** Whether the functions seem to assign to variables. */
   get mayAssign(): boolean {
     return this.closed.mayAssign;
+  }
+
+  /** The path of a variable to which a function seems to assign; null for none. */
+  assignedIn(fn: object): string | null {
+    return this.closed.assignedIn(fn);
   }
 
   /** The path of a variable that has another value than at the start; null if none has. */
@@ -153,17 +155,3 @@ export class ClosureFacts {
 
 const differenceOf = (changed: readonly [Variable, unknown] | null): Difference | null =>
   changed && new Same(changed[0].value).difference(changed[0].path, changed[1]);
-
-const constructorOf = (value: object): object | null => {
-  const { constructor } = value as { constructor?: unknown };
-  return typeof constructor === 'function' ? constructor : null;
-};
-
-function isOfLibrary(value: object): boolean {
-  for (let each = Object.getPrototypeOf(value) as object | null; each !== null; ) {
-    const constructor = constructorOf(each);
-    if (constructor !== null && isExported(constructor)) return true;
-    each = Object.getPrototypeOf(each) as object | null;
-  }
-  return false;
-}

@@ -4,6 +4,7 @@
  * guards made from them allow the graph only while all are unchanged.
  */
 import type { MemoryFact } from '../../core/backend.js';
+import { isExported } from '../../core/library-exports.js';
 import type { Tensor } from '../../core/tensor.js';
 import { tensors as tensorsIn } from '../../core/tree.js';
 import type { ReboundPlace } from '../rebound.js';
@@ -20,6 +21,7 @@ import { ReboundFacts } from './rebound-facts.js';
 import { StateBefore } from './state-before.js';
 import { StateFacts } from './state-facts.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
+import { isWeakCollection, WeakCollections } from './weak-facts.js';
 
 /** Facts of a tensor that are compared only if the function read them. */
 const memoryFacts: Record<MemoryFact, (t: Tensor) => unknown> = {
@@ -40,19 +42,33 @@ export class GuardCollector {
     container: (value, path) => {
       this.state.add(value);
       if (isOpaqueIterator(value)) this.iterator ??= named(path);
+      if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
       if (!this.isClosedOver && hasOwnProperties(value)) this.extended ??= named(path);
     },
-    inner: (value, path) => this.state.addInner(value, path),
-    members: (value, path) =>
+    inner: (value, path) => {
+      this.state.addInner(value, path);
+      if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
+    },
+    members: (value, path, isInner) =>
       typeof value === 'function'
         ? this.closures.addFunction(value)
-        : this.closures.addMembers(value, path),
-    isOpaque: (value) => this.isClosedOver && this.closures.isOpaque(value),
+        : this.closures.addMembers(
+            value,
+            path,
+            !isInner && !this.isClosedOver && !this.isInLibrary,
+          ),
+    tooMany: (path) => {
+      this.uncompared ??= named(path);
+    },
+    isOpaque: (value, isInner) => (isInner || this.isClosedOver) && this.closures.isOpaque(value),
   });
+  private readonly weak = new WeakCollections();
   /** What the function closes over. */
   readonly closures = new ClosureFacts((value, path) => this.closedOver(value, path));
   /** Whether an object is looked at that a variable holds. */
   private isClosedOver = false;
+  /** Whether attributes of a module of the library are looked at. */
+  private isInLibrary = false;
   /** Tensors from outside, with their paths. */
   private readonly tensors = new Map<Tensor, string>();
   private readonly modules = new Map<object, ModuleFacts | null>();
@@ -75,6 +91,8 @@ export class GuardCollector {
   iterator: string | null = null;
   /** The path of a collection with properties beside its items; null if there is none. */
   extended: string | null = null;
+  /** The path of an instance that is not compared, because there are too many; null for none. */
+  uncompared: string | null = null;
   private readonly args: Matcher;
   /** The object that the function is called on; null if it uses none. */
   readonly receiver: object | null;
@@ -83,12 +101,16 @@ export class GuardCollector {
   private readonly rebound: ReboundFacts | null;
   private readonly given: readonly unknown[];
 
-  /** `fn`: the function of the program; null if it is one of the library. */
+  /**
+   * `fn`: the function of the program; null if it is one of the library. `module`: the one that it
+   * calls, whose private fields it may assign to.
+   */
   constructor(
     args: readonly unknown[] = [],
     receiver: object | null = null,
     places: readonly ReboundPlace[] = [],
     fn: object | null = null,
+    module: object | null = null,
   ) {
     this.given = args;
     this.args = this.factory.argument(args, 'arguments');
@@ -98,6 +120,7 @@ export class GuardCollector {
     this.ofReceiver = receiver === null ? null : this.factory.receiver(receiver, 'this');
     if (receiver !== null && !isModule(receiver)) this.state.add(receiver);
     if (fn !== null) this.closures.addFunction(fn, true);
+    if (module !== null) this.addModule(module);
   }
 
   /** Adds a module before its first use. */
@@ -113,16 +136,19 @@ export class GuardCollector {
     this.state.add(module);
     this.before.set(module, new Map(Object.entries(module)));
     const isRebound = (name: string): boolean => this.rebound?.isAt(module, name) ?? false;
-    const { isClosedOver } = this;
+    const { isClosedOver, isInLibrary } = this;
     this.isClosedOver = false; // modules compare their attributes, however they are reached
+    this.isInLibrary = isExported(module.constructor);
     this.modules.set(module, new ModuleFacts(module, path, this.factory, isRebound));
     this.closures.addMembers(module, path);
     this.isClosedOver = isClosedOver;
+    this.isInLibrary = isInLibrary;
   }
 
   /** The matcher of an object that a variable holds. */
   private closedOver(value: object, path: string): Matcher {
     const { isClosedOver } = this;
+    if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
     if (isOpaqueIterator(value)) this.iterator ??= path;
     this.isClosedOver = true;
     const matcher = this.factory.value(value, path);
@@ -273,14 +299,26 @@ export class GuardCollector {
         ),
         ...inputs.flatMap((t, i) => this.factsOfInput(t, i, known)),
       ],
-      constants: this.constants,
+      outer: this.outerBeside(inputs),
       slots: this.factory.slots,
       closures: this.closures.finish(),
-      // The list of the arguments itself is a new one in each call.
-      identities: this.closures.distinguishesObjects
-        ? this.factory.given.filter(([value]) => value !== this.given)
-        : [],
+      weak: this.weak.facts(
+        inputs,
+        // The list of the arguments itself is a new one in each call.
+        this.factory.given.filter(([value]) => value !== this.given),
+        pathOf,
+      ),
     });
+  }
+
+  /**
+   * The tensors that the function can reach beside its arguments. It may ask whether an argument is
+   * one of them, as by `===` and `Map.get`, so each of them as an argument has a capture of its own.
+   */
+  private outerBeside(inputs: readonly Tensor[]): ReadonlySet<Tensor> {
+    const outer = new Set([...this.tensors.keys(), ...this.constants]);
+    for (const t of inputs) outer.delete(t);
+    return outer;
   }
 
   /** The tensors that the graph reads as constants. */

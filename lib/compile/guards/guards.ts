@@ -16,6 +16,7 @@ import type { OptimizerFacts } from './optimizer-facts.js';
 import type { ReboundFacts } from './rebound-facts.js';
 import type { StateFacts } from './state-facts.js';
 import { ignoringSizes, type OuterTensor, TensorFacts } from './tensor-facts.js';
+import type { WeakFacts } from './weak-facts.js';
 
 /** A fact of one tensor that is an input, by its position, or from outside. */
 export interface OwnedFact {
@@ -47,14 +48,14 @@ export interface GuardParts {
   /** What `.grad` was where it was read; null for none. */
   readonly grads: readonly (readonly [number | Tensor, TensorFacts | null, path: string])[];
   readonly facts: readonly OwnedFact[];
-  /** Tensors that no input may be, because the graph reads them as constants. */
-  readonly constants: ReadonlySet<Tensor>;
+  /** Tensors that no input may be, because the function can reach them beside its arguments. */
+  readonly outer: ReadonlySet<Tensor>;
   /** Objects that must be different ones. */
   readonly slots: readonly Slot[];
   /** What the function closes over; null if nothing. */
   readonly closures: ClosureFacts | null;
-  /** Objects of the arguments that must be the same, with where a call has them. */
-  readonly identities: readonly (readonly [value: object, slot: Slot])[];
+  /** What weak collections have of the arguments; null if the function can reach none. */
+  readonly weak: WeakFacts | null;
 }
 
 export class Guards {
@@ -67,7 +68,7 @@ export class Guards {
 
   /** Whether the capture serves a call. */
   match(args: readonly unknown[], inputs: readonly Tensor[], clock: ClosureClock): boolean {
-    const matches = this.matchCall(args, inputs) && this.matchOutside(clock);
+    const matches = this.matchCall(args, inputs) && this.matchOutside(inputs, clock);
     forget(this.parts.slots);
     return matches;
   }
@@ -101,7 +102,7 @@ export class Guards {
   }
 
   private matchBeside(inputs: readonly Tensor[]): boolean {
-    const { rebound, receiver, modules, optimizers, tensors, constants } = this.parts;
+    const { rebound, receiver, modules, optimizers, tensors, outer } = this.parts;
     if (rebound !== null && !rebound.matches(inputs)) return false;
     if (receiver !== null && !receiver.matcher.matches(receiver.value)) return false;
     const { count } = moduleChanges;
@@ -113,14 +114,14 @@ export class Guards {
       if (!(optimizers[i] as OptimizerFacts).matches()) return false;
     for (let i = 0; i < tensors.length; i++)
       if (!(tensors[i] as OuterTensor).matches()) return false;
-    for (let i = 0; i < inputs.length; i++) if (constants.has(inputs[i] as Tensor)) return false;
+    for (let i = 0; i < inputs.length; i++) if (outer.has(inputs[i] as Tensor)) return false;
     return this.matchOwned(inputs);
   }
 
   /** Whether the variables that the function closes over are those of the capture. */
-  private matchOutside(clock: ClosureClock): boolean {
-    const { closures, identities, slots } = this.parts;
-    for (const [value, slot] of identities) if (slot.current !== value) return false;
+  private matchOutside(inputs: readonly Tensor[], clock: ClosureClock): boolean {
+    const { closures, weak, slots } = this.parts;
+    if (weak !== null && !weak.matches(inputs)) return false;
     return (closures === null || closures.matches(clock)) && areDistinct(slots);
   }
 
@@ -145,7 +146,7 @@ export class Guards {
 
   private differenceOfCall(args: readonly unknown[], inputs: readonly Tensor[]): Difference | null {
     const { modes, args: given, receiver, modules, optimizers, tensors } = this.parts;
-    const { facts, grads, constants, slots, rebound, states, closures, identities } = this.parts;
+    const { facts, grads, outer, slots, rebound, states, closures, weak } = this.parts;
     const first =
       modes.difference() ??
       given.difference('arguments', args) ??
@@ -170,19 +171,15 @@ export class Guards {
       closures?.difference() ??
       null;
     if (first !== null) return renamed(first);
-    const constant = inputs.findIndex((t) => constants.has(t));
+    const constant = inputs.findIndex((t) => outer.has(t));
     if (constant >= 0)
       return {
         path: `tensor ${constant} of the arguments`,
         before: 'a tensor of its own',
         now: 'a tensor that the function uses beside its arguments',
       };
-    if (identities.some(([value, slot]) => slot.current !== value))
-      return {
-        path: 'an object of the arguments',
-        before: 'the one that the function looked up',
-        now: 'another one',
-      };
+    const inWeak = weak?.difference(inputs) ?? null;
+    if (inWeak !== null) return renamed(inWeak);
     if (!areDistinct(slots))
       return { path: 'the arguments', before: 'different objects', now: 'partly the same' };
     return null;
@@ -201,7 +198,7 @@ export class Guards {
   /** Everything that is compared, as sentences, each once. */
   sentences(): string[] {
     const { modes, args, rebound, receiver, modules, states, optimizers } = this.parts;
-    const { tensors, grads, facts, closures } = this.parts;
+    const { tensors, grads, facts, closures, weak } = this.parts;
     const all = [
       ...modes.sentences(),
       ...args.sentences('arguments').map(named),
@@ -214,6 +211,7 @@ export class Guards {
       ...grads.map(([, expected, path]) => `${path}.grad is ${expected}`),
       ...facts.map(({ path, expected }) => `${path} is ${textOf(expected)}`),
       ...(closures?.sentences() ?? []),
+      ...(weak?.sentences() ?? []),
     ];
     return [...new Set(all.map(named))];
   }

@@ -1,7 +1,7 @@
 /**
  * Makes the matchers of a guard: each is made from a value at a capture, and compares the value at
  * a call with it. Plain values count by value at any depth; functions, modules, tensors from
- * outside and instances by identity.
+ * outside by identity; instances by identity and by what they hold.
  */
 import { isAsynchronous } from '../../core/asynchronous.js';
 import { cpu } from '../../core/device.js';
@@ -32,13 +32,18 @@ export interface References {
   module(module: object, path: string): void;
   /** An array, an object, a collection or bytes, before the value is used. */
   container(value: object, path: string): void;
-  /** An instance inside of an instance, whose identity alone counts. */
+  /** An instance inside of an instance, before the value is used. */
   inner(value: object, path: string): void;
+  /** An instance inside of an instance that is one too many to be compared. */
+  tooMany(path: string): void;
   /** A function, an instance of a class or the object that the function is called on. */
-  members(value: object, path: string): void;
-  /** Whether only the identity of an object counts. */
-  isOpaque(value: object): boolean;
+  members(value: object, path: string, isInner: boolean): void;
+  /** Whether only the identity of an object counts. `isInner`: it is inside of an instance. */
+  isOpaque(value: object, isInner: boolean): boolean;
 }
+
+/** Instances inside of instances that are compared, at most. */
+const MOST_INNER = 1000;
 
 const isSelected = (value: unknown): boolean => value instanceof ValuesAndIndices;
 
@@ -47,10 +52,14 @@ export class MatcherFactory {
   /** Tensors of arguments, containers and storages; different ones must stay different. */
   readonly slots: Slot[] = [];
   private readonly seen = new Map<object, Slot>();
+  /** Objects of which the identity alone counts. */
+  private readonly opaque = new WeakSet<object>();
   private readonly references: References;
   /** Whether the objects of arguments are looked at. */
   private isArgument = false;
   private readonly paths = new Map<Tensor, string>();
+  /** Instances inside of instances so far. */
+  private inner = 0;
 
   constructor(references: References) {
     this.references = references;
@@ -110,12 +119,17 @@ export class MatcherFactory {
   /** The arrays, objects and collections of the arguments, with their slots. */
   readonly given: (readonly [value: object, slot: Slot])[] = [];
 
+  /** The tensors, the arrays, objects and collections of the arguments so far. */
+  parts(): object[] {
+    return [...this.paths.keys(), ...this.given.map(([value]) => value)];
+  }
+
   /** The path of a tensor of the arguments. */
   pathOf(t: Tensor): string {
     return this.paths.get(t) ?? 'an argument';
   }
 
-  /** Of any value. Of an instance inside an instance, only the identity counts. */
+  /** Of any value. Instances inside of an instance are compared if they are of the program. */
   value(value: unknown, path: string, isInInstance = false): Matcher {
     if (value === null || (typeof value !== 'object' && typeof value !== 'function'))
       return new Same(value);
@@ -127,23 +141,33 @@ export class MatcherFactory {
       this.references.module(value, path);
       return new Same(value);
     }
-    if (typeof value === 'function') this.references.members(value, path);
+    if (typeof value === 'function') this.references.members(value, path, isInInstance);
     if (typeof value === 'function' || isUnchanging(value)) return new Same(value);
     const again = this.again(value);
     if (again !== null) return again;
-    if (this.references.isOpaque(value)) return new Same(value);
+    if (this.references.isOpaque(value, false)) return this.identity(value);
     const inner = (item: unknown, at: string): Matcher => this.value(item, at, isInInstance);
     if (isContainer(value) || value instanceof Set) return this.container(value, path, inner);
     if (hasBytes(value)) return new Bytes(value, this.containerSlot(value, path));
-    if (isInInstance) {
-      this.references.inner(value, path);
-      return new Same(value);
-    }
-    return this.instance(value, path);
+    return isInInstance ? this.innerInstance(value, path) : this.instance(value, path);
   }
 
-  private instance(value: object, path: string): Matcher {
-    this.references.members(value, path);
+  private innerInstance(value: object, path: string): Matcher {
+    const { references } = this;
+    references.inner(value, path);
+    if (references.isOpaque(value, true)) return this.identity(value);
+    if (this.inner++ < MOST_INNER) return this.instance(value, path, true);
+    references.tooMany(path);
+    return new Same(value);
+  }
+
+  private identity(value: object): Matcher {
+    this.opaque.add(value);
+    return new Same(value);
+  }
+
+  private instance(value: object, path: string, isInner = false): Matcher {
+    this.references.members(value, path, isInner);
     const slot = this.containerSlot(value, path);
     const names = Object.keys(value);
     const fields = new Fields(names, this.items(value, names, path, true), slot);
@@ -199,7 +223,7 @@ export class MatcherFactory {
 
   /** Whether an object has been met. */
   knows(value: object): boolean {
-    return this.seen.has(value);
+    return this.seen.has(value) || this.opaque.has(value);
   }
 
   private again(value: object): Matcher | null {

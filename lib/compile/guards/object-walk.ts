@@ -54,8 +54,21 @@ const isIndex = (name: string): boolean => String(Number(name) >>> 0) === name;
 export function stateOfBuiltIn(value: object): unknown {
   if (value instanceof Date) return value.getTime();
   if (value instanceof RegExp) return value.lastIndex;
+  if (value instanceof Error) return value.message; // not among its enumerable properties
   if (value instanceof URL || value instanceof URLSearchParams) return String(value);
   return null;
+}
+
+/** Puts back what {@link stateOfBuiltIn} gave. */
+export function setStateOfBuiltIn(value: object, state: unknown): void {
+  if (value instanceof Date) value.setTime(state as number);
+  else if (value instanceof RegExp) value.lastIndex = state as number;
+  else if (value instanceof Error) value.message = state as string;
+  else if (value instanceof URL) value.href = state as string;
+  else if (value instanceof URLSearchParams) {
+    for (const name of [...value.keys()]) value.delete(name);
+    for (const [name, item] of new URLSearchParams(state as string)) value.append(name, item);
+  }
 }
 
 /** One walk over several values, which may share objects. */

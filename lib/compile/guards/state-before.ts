@@ -6,7 +6,7 @@
 import { isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import { propertyPath } from './facts.js';
-import { isModule, isOptimizer } from './object-walk.js';
+import { isModule, isOptimizer, setStateOfBuiltIn, stateOfBuiltIn } from './object-walk.js';
 
 /** What one object held. */
 interface Contents {
@@ -20,7 +20,7 @@ const MAX_INNER = 10_000;
 /** The state of objects, each as it was when it was added. */
 export class StateBefore {
   private readonly contents = new Map<object, Contents>();
-  /** Paths of the objects inside of instances, whose contents no guard compares. */
+  /** Paths of the objects inside of instances; guards may compare the identity alone. */
   private readonly inner = new Map<object, string>();
 
   add(value: object): void {
@@ -150,18 +150,21 @@ class Bytes implements Contents {
   }
 }
 
-/** The own properties that can be written; of a module, its training flag; of a date, its time. */
+/**
+ * The own properties that can be written; of a module, its training flag; of a date and its like,
+ * what they keep beside properties.
+ */
 class Properties implements Contents {
   private readonly target: Record<string, unknown>;
   private readonly properties: ReadonlyMap<string, unknown>;
   private readonly trainingFlag: boolean | null;
-  private readonly time: number | null;
+  private readonly state: unknown;
 
   constructor(target: object) {
     this.target = target as Record<string, unknown>;
     this.properties = new Map(propertiesOf(target));
     this.trainingFlag = isModule(target) ? target.trainingFlag : null;
-    this.time = target instanceof Date ? target.getTime() : null;
+    this.state = stateOfBuiltIn(target);
   }
 
   isSame(): boolean {
@@ -170,14 +173,14 @@ class Properties implements Contents {
     return (
       sameItems([...properties].flat(), now.flat()) &&
       (this.trainingFlag === null || target.trainingFlag === this.trainingFlag) &&
-      (!(target instanceof Date) || Object.is(target.getTime(), this.time))
+      Object.is(stateOfBuiltIn(target), this.state)
     );
   }
 
   restore(): void {
-    const { target, properties, trainingFlag, time } = this;
+    const { target, properties, trainingFlag, state } = this;
     if (trainingFlag !== null) target.trainingFlag = trainingFlag;
-    if (target instanceof Date) target.setTime(time as number);
+    setStateOfBuiltIn(target, state);
     for (const [name] of propertiesOf(target)) if (!properties.has(name)) delete target[name];
     for (const [name, value] of properties)
       if (!Object.is(target[name], value)) target[name] = value;

@@ -120,8 +120,8 @@ export function captureWholeStep(
   const { sources } = step;
   const results = tensorsIn(step.result);
   const histories = results.map((t, i) => historyOf(recorder, t, sources[i] as Source));
-  const places = withPlaces(step.result, args, (object) => guards.knows(object));
-  const rebuild = rebuildFrom(places, sources.map(placeOf));
+  const places = withPlaces(step.result, args, recorder);
+  const rebuild = rebuildFrom(places, results, sources.map(placeOf));
   return new WholeStep(recorder.graph, step, rebuild, histories);
 }
 
