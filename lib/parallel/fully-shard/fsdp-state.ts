@@ -45,7 +45,7 @@ export class FSDPState implements GroupUser {
   /** True: frees whole parameters after forward; null: unless the module is the root. */
   private reshards: boolean | null;
   private root: Root | null = null;
-  /** The hooks of forwards that graphs repeat, and of those after which gradients free. */
+  /** The hooks of forwards that graphs repeat. */
   private readonly sharedHooks: ForwardHooks;
   /** Those of the forward that is running. */
   private hooks: ForwardHooks;
@@ -62,7 +62,7 @@ export class FSDPState implements GroupUser {
     this.group = group;
     this.precision = precision;
     this.reshards = reshards;
-    this.sharedHooks = new ForwardHooks(this);
+    this.sharedHooks = new ForwardHooks(this, null);
     this.hooks = this.sharedHooks;
     group.user = this;
     states.set(module, this);
@@ -146,7 +146,9 @@ export class FSDPState implements GroupUser {
     if (root === null) compiler.beforeCapture(() => this.initialize());
     else if (group.isConverted) compiler.beforeCapture(() => group.initialize(root.comm));
     if (root?.state === this && this.isInOrder) root.comm.order.forget();
-    this.group.preForward();
+    const whole = this.group.preForward();
+    const isOwn = whole !== null && isGradEnabled();
+    this.hooks = isOwn ? new ForwardHooks(this, whole) : this.sharedHooks;
     this.watchInputs(given);
     return given;
   }
@@ -209,7 +211,6 @@ export class FSDPState implements GroupUser {
    */
   private watchInputs(args: readonly unknown[]): void {
     const isCounted = !this.group.isTrainable && isGradEnabled();
-    this.hooks = isCounted && !compiler.isCompiling() ? new ForwardHooks(this) : this.sharedHooks;
     const inputs = isCounted ? tree.tensorsWithin(args).filter((t) => t.requiresGrad) : [];
     if (inputs.length > 0)
       autograd.registerMultiGradHook(inputs, this.hooks.passed, { mode: 'all' });
@@ -270,7 +271,7 @@ export class FSDPState implements GroupUser {
   /** Backward has come to the results of a forward. @internal */
   preBackward(hooks: ForwardHooks): void {
     this.backwardBegins(hooks);
-    this.group.preBackward();
+    this.group.preBackward(hooks.whole);
     for (const group of this.prefetched()) group.unshardForBackward();
   }
 

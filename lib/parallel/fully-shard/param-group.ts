@@ -24,7 +24,7 @@ import {
   namedPlan,
   unnamedPlan,
 } from './group-memory.js';
-import { asUsed, NOT_RECORDED, placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
+import { placeAsParameters, placeSharded, placeUsed, WholeInBackward } from './in-modules.js';
 import {
   type Description,
   endForward,
@@ -34,6 +34,7 @@ import {
   reduceInto,
   reshard,
   unshard,
+  type WholeOfForward,
 } from './ops.js';
 import { MixedPrecisionPolicy, OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -79,9 +80,9 @@ export class FSDPParamGroup implements GroupOfOps {
   private comm: CommContext | null = null;
   private memory: GroupMemory | null = null;
   private reduction: GradientReduction | null = null;
-  private recorded = NOT_RECORDED;
-  /** Those of the forward that is running. */
+  /** The whole parameters of the forward that is running. */
   private inUse: readonly Tensor[] = [];
+  private readonly inBackward: WholeInBackward;
   private isGathering = false;
   private readonly ofStep = new OfStep(() => new GroupInStep(this));
   /** The version of the shards in the whole parameters. */
@@ -100,6 +101,7 @@ export class FSDPParamGroup implements GroupOfOps {
     if (!(module instanceof nn.Module))
       throw unexpected('FSDPParamGroup', 'module', 'an nn.Module', module);
     this.parameters = parameters;
+    this.inBackward = new WholeInBackward(parameters);
     this.module = module;
     this.precision = precision ?? new MixedPrecisionPolicy();
     this.plan = null;
@@ -230,9 +232,9 @@ export class FSDPParamGroup implements GroupOfOps {
     if (this.memory !== null) placeAsParameters(this.parameters, this.memory.wholeParameters());
   }
 
-  /** @internal */
+  /** Modules hold the whole parameters of the forward to which backward has come. @internal */
   useWholeOfForward(): void {
-    placeWhole(this.parameters, this.recorded.whole);
+    this.inBackward.place(this.memory?.lastingWhole() ?? []);
   }
 
   /** @internal */
@@ -249,7 +251,6 @@ export class FSDPParamGroup implements GroupOfOps {
     // Autograd gives each forward a history of its own; graphs have none.
     const whole = (isInGraph ? this.memory?.lastingWhole() : this.memory?.wholeParameters()) ?? [];
     if (!isForward) return whole;
-    if (isInGraph) this.recorded = { whole: asUsed(this.parameters, whole), isInGraph };
     this.user?.forwardGathered();
     return whole;
   }
@@ -270,17 +271,14 @@ export class FSDPParamGroup implements GroupOfOps {
     return this.parameters.map(({ shape }) => ({ shape, dtype, device }));
   }
 
-  /** @internal */
-  preForward(): void {
+  /** Returns what backward gives modules again; null in a capture, whose runs have others. @internal */
+  preForward(): WholeOfForward {
     const shards = this.parameters.map(({ parameter }) => parameter);
     const whole = unshard(shards, this, this.keptForBackward() === 'rows');
     this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
-    const used = asUsed(this.parameters, this.inUse);
-    // A run of a graph has others.
-    if (isGradEnabled() && !compiler.isCompiling())
-      this.recorded = { whole: used, isInGraph: false };
+    const used = placeUsed(this.parameters, this.inUse);
     this.inStep?.forwardBegan(used);
-    placeWhole(this.parameters, used);
+    return compiler.isCompiling() ? null : used;
   }
 
   /** @internal */
@@ -305,12 +303,11 @@ export class FSDPParamGroup implements GroupOfOps {
     if (this.unshardsInBackward) this.trainingState = TrainingState.PRE_BACKWARD;
   }
 
-  /** @internal */
-  preBackward(): void {
+  /** Backward has come to a forward, of which `whole` is. @internal */
+  preBackward(whole: WholeOfForward): void {
     if (!this.unshardsInBackward) return;
     this.waitForUnshard();
-    // An activation checkpoint in the module runs its forward again, without these hooks.
-    if (!this.recorded.isInGraph) this.useWholeOfForward();
+    this.inBackward.comesTo(whole);
   }
 
   /** @internal */
@@ -359,7 +356,7 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   afterBackward(): void {
-    if (!this.recorded.isInGraph) this.useSharded();
+    this.inBackward.leave();
     if (this.reshardsAfterBackward) this.freeWhole(false);
     this.trainingState = TrainingState.IDLE;
     this.user?.backwardEnded();
@@ -389,7 +386,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.freeAll();
     this.reduction?.clear();
     this.trainingState = TrainingState.IDLE;
-    this.recorded = NOT_RECORDED;
+    this.inBackward.leave();
     this.comm?.order.remove(this);
   }
 
