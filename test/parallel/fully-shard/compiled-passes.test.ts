@@ -1,5 +1,6 @@
 /** Passes of a compiled sharded model beside uncompiled ones: each backward is that of its forward. */
 import assert from 'node:assert/strict';
+import { compiledAutograd } from '../../../lib/compile/index.js';
 import {
   applyActivationCheckpointing,
   checkpoint,
@@ -11,7 +12,12 @@ import { compile, full, manualSeed, nn, noGrad, type Tensor } from '../../../lib
 import { CompileCounterWithBackend, withRanks } from '../../../lib/testing/index.js';
 
 type Layer = nn.Module<[Tensor], Tensor>;
-type Backend = 'aot_eager' | 'inductor';
+type Counter = ReturnType<typeof CompileCounterWithBackend>;
+/** What compiles, and what runs backward. */
+const BACKENDS = [
+  ['aot_eager', 'the tape'],
+  ['inductor', 'compiledAutograd'],
+] as const;
 
 const isLinear = (module: nn.AnyModule): boolean => module instanceof nn.Linear;
 
@@ -64,11 +70,11 @@ type By = 'model' | 'graph';
 type Step =
   | { readonly forward: string; readonly by: By }
   | { readonly evaluate: By }
-  | { readonly backward: string };
+  | { readonly backward: string; readonly retainGraph?: boolean };
 
 const forward = (name: string, by: By): Step => ({ forward: name, by });
 const evaluate = (by: By): Step => ({ evaluate: by });
-const backward = (name: string): Step => ({ backward: name });
+const backward = (name: string, retainGraph = false): Step => ({ backward: name, retainGraph });
 
 const PROGRAMS: readonly (readonly [name: string, steps: readonly Step[]])[] = Object.entries({
   'an uncompiled pass around a compiled evaluation': [
@@ -115,6 +121,23 @@ const PROGRAMS: readonly (readonly [name: string, steps: readonly Step[]])[] = O
     backward('d'),
     backward('a'),
   ],
+  'a compiled pass around a compiled evaluation': [
+    forward('a', 'graph'),
+    evaluate('graph'),
+    backward('a'),
+  ],
+  'two compiled passes': [
+    forward('a', 'graph'),
+    forward('b', 'graph'),
+    backward('a'),
+    backward('b'),
+  ],
+  'two backward passes of a compiled one': [
+    forward('a', 'graph'),
+    backward('a', true),
+    evaluate('model'),
+    backward('a'),
+  ],
   'both kinds in one backward': [
     forward('ab', 'model'),
     forward('ab', 'graph'),
@@ -124,13 +147,18 @@ const PROGRAMS: readonly (readonly [name: string, steps: readonly Step[]])[] = O
   ],
 });
 
-/** Runs a program. The passes of a name have one backward. */
-function run(steps: readonly Step[], calls: Readonly<Record<By, (x: Tensor) => Tensor>>): void {
+/** Runs a program. The passes of a name have one backward, which `around` runs. */
+function run(
+  steps: readonly Step[],
+  calls: Readonly<Record<By, (x: Tensor) => Tensor>>,
+  around: (pass: () => void) => void = (pass) => pass(),
+): void {
   const losses = new Map<string, Tensor>();
   let passes = 0;
   for (const step of steps) {
     if ('backward' in step) {
-      losses.get(step.backward)?.backward();
+      const { retainGraph = false } = step;
+      around(() => losses.get(step.backward)?.backward(undefined, { retainGraph }));
       continue;
     }
     const call = calls['forward' in step ? step.by : step.evaluate];
@@ -158,31 +186,40 @@ async function gradientsOf(model: Layer): Promise<Record<string, unknown>> {
 async function assertAsUncompiled(
   shard: (model: nn.Sequential) => Layer,
   { wraps = false, call }: Checkpoints,
-  backend: Backend,
+  backend: (typeof BACKENDS)[number][0],
+  isBackwardCompiled: boolean,
 ): Promise<void> {
   const [model, other] = [0, 1].map(() => {
     const whole = layers();
     if (wraps) applyActivationCheckpointing(whole, { checkFn: isLinear });
     return shard(whole);
   }) as [Layer, Layer];
-  const counter = CompileCounterWithBackend(backend);
+  const [counter, backwards] = [0, 1].map(() => CompileCounterWithBackend(backend)) as [
+    Counter,
+    Counter,
+  ];
+  const enabled = (pass: () => void): void =>
+    compiledAutograd.enable((each) => compile(each, { backend: backwards }), pass);
   const [own, expected] = [call(model), call(other)];
   const graph = compile(call(model), { backend: counter, fullgraph: true });
   for (const [name, steps] of [...PROGRAMS, ...PROGRAMS]) {
-    run(steps, { model: own, graph });
+    run(steps, { model: own, graph }, isBackwardCompiled ? enabled : undefined);
     run(steps, { model: expected, graph: expected });
     assert.deepEqual(await gradientsOf(model), await gradientsOf(other), name);
     for (const each of [model, other]) each.zeroGrad();
   }
   assert.equal(counter.frameCount, 2, 'one graph with gradients, and one without');
+  assert.equal(backwards.frameCount > 0, isBackwardCompiled, 'backward is captured');
 }
 
 describe('a sharded model that is compiled, and called beside that', () => {
   for (const [way, shard] of Object.entries(WAYS))
     for (const [where, checkpoints] of Object.entries(CHECKPOINTS))
-      for (const backend of ['aot_eager', 'inductor'] as const)
+      for (const [backend, pass] of BACKENDS)
         it(
-          `has the gradients of the uncompiled one: ${way}, ${where}, ${backend}`,
-          withRanks(2, () => assertAsUncompiled(shard, checkpoints, backend)),
+          `has the gradients of the uncompiled one: ${way}, ${where}, ${backend}, ${pass}`,
+          withRanks(2, () =>
+            assertAsUncompiled(shard, checkpoints, backend, pass === 'compiledAutograd'),
+          ),
         );
 });
