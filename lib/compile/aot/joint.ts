@@ -12,7 +12,6 @@ import { isAsynchronous } from '../../core/asynchronous.js';
 import type { DrawParams } from '../../core/random.js';
 import { isNonOverlappingAndDense } from '../../core/shape.js';
 import { heldOf } from '../../core/sharding.js';
-import type { Storage } from '../../core/storage.js';
 import { type GradFn, Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { capturing } from '../capture/capture.js';
@@ -36,6 +35,7 @@ import {
   WHOLE_PASS,
 } from './joint-trace.js';
 import { type OutputSource, OutputSources } from './output-sources.js';
+import { SharedMemory } from './shared-memory.js';
 import { arrivalsAt, endsAt, reached, type Target } from './targets.js';
 
 /**
@@ -83,6 +83,7 @@ class JointTracer {
   private readonly wholes: { index: number; local: Node; node: Node }[] = [];
   private readonly sources: OutputSources;
   private readonly pass: TracedPass;
+  private readonly shared = new SharedMemory();
 
   constructor(
     module: GraphModule,
@@ -244,7 +245,6 @@ class JointTracer {
    */
   private lendPrimals(): void {
     const { recorder, primals } = this;
-    const storages = new Set<Storage | null>();
     primals.forEach((t, i) => {
       if (t instanceof Tensor && this.borrowed.has(t)) return;
       this.locals.push(i);
@@ -256,17 +256,17 @@ class JointTracer {
         this.primalNodes.push(recorder.drawPlaceholder(t as DrawParams));
         return;
       }
-      storages.add(t.storage);
+      const { storage } = heldOf(t);
       this.borrowed.set(t, i);
       if (isAsynchronous(heldOf(t))) this.asynchronous.set(heldOf(t), i);
       recorder.borrowed.borrowAsLeaf(t);
       this.histories[i] = t.currentGradFn;
       const local = recorder.placeholder(heldOf(t), i, 'primal');
+      this.shared.add(local, storage);
       this.primalNodes.push(local);
       if (t.sharding !== null)
         this.wholes.push({ index: i, local, node: recorder.wholes.add(recorder, t) });
     });
-    this.sharesMemory = storages.size < this.borrowed.size;
   }
 
   /** Distributed tensors stay inputs beside their local shards where an effect needs them. */
@@ -296,9 +296,6 @@ class JointTracer {
     others.splice(at, 0, ...nodes);
     graph.nodes.splice(0, graph.nodes.length, ...others);
   }
-
-  /** Whether two primals are on one memory. */
-  private sharesMemory = false;
 
   private rootOf(t: Tensor, tangents: Node[]): TracedRoot {
     const { sizes: shape, strides, dtype, device } = heldOf(t);
@@ -332,8 +329,10 @@ class JointTracer {
     targets: readonly Target[],
   ): { gradients: PrimalGradient[]; ends: GradientValue[]; values: Tensor[] } {
     if (all.length === 0) return { gradients: [], ends: [], values: [] };
-    if (this.sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
-      this.recorder.unsupported('an input was changed that shares memory with another input');
+    if (this.shared.isWritten(this.recorder.graph))
+      this.recorder.unsupported(
+        'memory was changed in place that several inputs share, or that a custom op manages',
+      );
     this.recorder.tags = new Set([BACKWARD]);
     const { roots, endsAtResults } = this.pass;
     const chosen = roots === null ? all : roots.map((i) => all[i] as TracedRoot);
