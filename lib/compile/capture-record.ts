@@ -1,5 +1,5 @@
 /** What became of calls that no earlier capture served, for reports. */
-import type { CompileError } from '../core/errors.js';
+import type { ShardwiseError } from '../core/errors.js';
 import type { CompileBackend, CompiledGraph } from './backends.js';
 import type { Capture } from './capture/capture.js';
 import type { Graph } from './graph/graph.js';
@@ -7,7 +7,7 @@ import type { Difference } from './guards/facts.js';
 import type { Guards } from './guards/guards.js';
 import type { ExpectedOutput } from './outputs.js';
 
-/** Why a function runs uncompiled. Not the error, whose stack keeps arguments alive. */
+/** Why a function runs uncompiled, or a graph as it is. Not the error, whose stack keeps arguments alive. */
 export interface Refusal {
   readonly reason: string;
   readonly site: string;
@@ -39,7 +39,7 @@ export function nameOf(fn: (...args: never[]) => unknown): string {
   return fn.name || '(anonymous)';
 }
 
-export function refusalOf({ message, details }: CompileError): Refusal {
+export function refusalOf({ message, details }: ShardwiseError): Refusal {
   const { what = message, at = '', path = '' } = details as Record<string, string | undefined>;
   return { reason: what, site: at, path };
 }

@@ -2,9 +2,10 @@
 import { checkFunction } from '../core/options.js';
 import { fuses } from './aot/aot-autograd.js';
 import { type AnyFunction, compiledFunction, explaining } from './cache.js';
-import type { CaptureRecord } from './capture-record.js';
+import type { CaptureRecord, Refusal } from './capture-record.js';
 import { whyNotFused } from './fusion/fuse.js';
 import type { Graph } from './graph/graph.js';
+import { whyNotLowered } from './graph/lowering.js';
 import { symbolText } from './graph/symbols.js';
 import { formatDifference } from './guards/facts.js';
 import { isModule } from './guards/object-walk.js';
@@ -29,8 +30,13 @@ export interface GraphReport {
    */
   readonly specialised: string | null;
   /**
-   * Why `'inductor'` runs the ops of the graph one by one; null if it fuses them, and with other
-   * backends.
+   * Why the ops of the graph run one by one through autograd, as with `'eager'`: what no graph of
+   * local ops can repeat, and where. Null if the backend gets such a graph, and with others.
+   */
+  readonly unlowered: string | null;
+  /**
+   * Why `'inductor'` runs the ops of the lowered graph one by one; null if it fuses them, and with
+   * other backends.
    */
   readonly unfused: string | null;
 }
@@ -144,11 +150,7 @@ class Report implements CompileReport {
     return [
       counts.join(', '),
       ...graphs.flatMap(graphText),
-      ...breaks.map(
-        ({ functionName, reason, site, path }) =>
-          `break of ${functionName}: ${reason}${site === '' ? '' : `, at ${site}`}` +
-          `${path === '' ? '' : `, in module ${path}`}`,
-      ),
+      ...breaks.map((each) => `break of ${each.functionName}: ${placed(each)}`),
       ...recaptures.map(
         ({ functionName, because }) => `recapture of ${functionName}: ${because.join('; ')}`,
       ),
@@ -170,6 +172,7 @@ function graphOf(record: CaptureRecord): GraphReport[] {
   const { functionName, graph, guards, specialised, backend } = record;
   if (graph === null) return [];
   const { callNodes, symbols } = graph;
+  const unlowered = whyNotLowered(graph);
   return [
     {
       functionName,
@@ -178,13 +181,14 @@ function graphOf(record: CaptureRecord): GraphReport[] {
       guards: guards.sentences(),
       symbols: symbols.map((symbol) => `${symbolText(symbol)}, at least 2`),
       specialised,
+      unlowered: unlowered && placed(unlowered),
       unfused: fuses(backend) ? whyNotFused(graph) : null,
     },
   ];
 }
 
 function graphText(
-  { functionName, graph, opCount, guards, symbols, specialised, unfused }: GraphReport,
+  { functionName, graph, opCount, guards, symbols, specialised, unlowered, unfused }: GraphReport,
   i: number,
 ): string[] {
   return [
@@ -192,6 +196,7 @@ function graphText(
     ...String(graph).split('\n').map(indented),
     ...symbols.map(indented),
     ...(specialised === null ? [] : [`  has fixed shapes: ${specialised}`]),
+    ...(unlowered === null ? [] : [`  runs its ops one by one through autograd: ${unlowered}`]),
     ...(unfused === null ? [] : [`  runs its ops one by one: ${unfused}`]),
     symbols.length > 0 ? '  serves calls of the latest shape while' : '  serves calls while',
     ...guards.map((guard) => indented(indented(guard))),
@@ -213,5 +218,7 @@ function onceEach(breaks: readonly BreakReport[]): BreakReport[] {
   return [...found.values()];
 }
 
+const placed = ({ reason, site, path }: Refusal): string =>
+  `${reason}${site === '' ? '' : `, at ${site}`}${path === '' ? '' : `, in module ${path}`}`;
 const counted = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;
 const indented = (line: string): string => `  ${line}`;

@@ -37,7 +37,8 @@ export interface CustomOpOptions {
   /**
    * Whether backward of a compiled graph runs the op again, instead of keeping its results: for an
    * op whose results are freed after forward. It gets null for arguments that are tensors, and
-   * empty lists for lists. False by default.
+   * empty lists for lists. An op that has the option may run again, and does so in a checkpoint,
+   * whatever the answer. False by default.
    */
   runsAgain?: (...args: never[]) => boolean;
   /**

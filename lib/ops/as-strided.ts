@@ -107,6 +107,20 @@ function bytesOf(input: Tensor): number {
   );
 }
 
+/** {@link asStrided} of valid numbers, on memory that need not be there yet. @internal */
+export const windowOn = (
+  input: Tensor,
+  size: Shape,
+  stride: Shape,
+  storageOffset: number,
+): Tensor =>
+  dispatchOne(asStridedOp, [input], {
+    size: [...size],
+    stride: [...stride],
+    storageOffset,
+    from: { strides: input.strides, offset: input.storageOffset },
+  });
+
 /**
  * Any window on the storage of a tensor; `stride` and `storageOffset` (the tensor's own) are in
  * elements. Shapes: `size`. Gradient: yes, summed for elements that occur twice in the window.
@@ -148,12 +162,7 @@ export const asStrided = defineFunction(
         { op: 'asStrided' },
       );
     }
-    return dispatchOne(asStridedOp, [input], {
-      size: [...size],
-      stride: [...stride],
-      storageOffset: offset,
-      from: { strides: input.strides, offset: input.storageOffset },
-    });
+    return windowOn(input, size, stride, offset);
   },
 );
 addMethod('asStrided', methodOf(asStrided));

@@ -1,6 +1,7 @@
 /** `compiler.explain` reports graphs, guards, breaks and recaptures. */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
+import type { CompileReport } from '../../lib/compile/explain.js';
 import {
   ArgumentError,
   compile,
@@ -50,6 +51,27 @@ describe('compiler.explain', () => {
     assert.match(String(report), /%div: float32\[2, 3\] = div\(%arg, 2\)|%div/);
     assert.equal(inspect(report), String(report));
   });
+
+  for (const dynamic of [false, true])
+    it(`reports why a graph runs op by op through autograd, dynamic ${dynamic}`, () => {
+      const w = ones([2], { requiresGrad: true });
+      const shared = (x: Tensor, y: Tensor): Tensor => y.mul(x.mul_(3)).mul(w);
+      const call = (fn: typeof shared) => {
+        const both = ones([2, 4, 2]);
+        return fn(both.select(0, 0), both.select(0, 0));
+      };
+      for (const backend of ['aot_eager', 'inductor', 'eager'] as const) {
+        const explain = compiler.explain(compile(shared, { backend, dynamic }));
+        const report = call(explain as never) as unknown as CompileReport;
+        assert.deepEqual((report.result as Tensor).tolist(), call(shared).tolist());
+        const [graph] = report.graphs;
+        if (backend === 'eager') assert.equal(graph?.unlowered, null);
+        else {
+          assert.match(graph?.unlowered ?? '', /^memory was changed in place that several inputs/);
+          assert.match(String(report), /runs its ops one by one through autograd: memory was/);
+        }
+      }
+    });
 
   it('reports why a function breaks, where, and in which module', () => {
     const model = new nn.Sequential(new nn.ReLU(), new Reads());

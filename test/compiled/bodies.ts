@@ -8,6 +8,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { BackendName } from '../../lib/compile/backends.js';
 import { observeCaptures } from '../../lib/compile/capture-record.js';
+import { whyNotLowered } from '../../lib/compile/graph/lowering.js';
 import { type ModuleCall, moduleCalls } from '../../lib/core/module-calls.js';
 import { compile } from '../../lib/index.js';
 import { type Failing, failing } from './failing.js';
@@ -99,7 +100,12 @@ if (log !== undefined)
   observeCaptures(({ graph, refusal, functionName }) =>
     appendFileSync(
       log,
-      `${JSON.stringify({ functionName, ops: graph?.callNodes.length, refusal })}\n`,
+      `${JSON.stringify({
+        functionName,
+        ops: graph?.callNodes.length,
+        refusal,
+        unlowered: graph && whyNotLowered(graph),
+      })}\n`,
     ),
   );
 

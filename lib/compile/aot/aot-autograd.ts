@@ -10,6 +10,7 @@ import { kernelLoading } from '../../core/rank-runtime.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import type { CompileBackend, CompiledGraph } from '../backends.js';
 import { isNumberInput } from '../capture/number-inputs.js';
+import { refusalOf } from '../capture-record.js';
 import { whileCompiling } from '../compiling.js';
 import { isWorthFusing } from '../fusion/candidates.js';
 import { fusePointwise } from '../fusion/fuse.js';
@@ -17,6 +18,7 @@ import { copyGraph } from '../graph/copy.js';
 import type { EffectName, RunValue } from '../graph/effects.js';
 import type { Graph } from '../graph/graph.js';
 import { GraphModule } from '../graph/graph-module.js';
+import { refuseLowering } from '../graph/lowering.js';
 import { BySizes } from '../graph/symbols.js';
 import { config } from '../inductor.js';
 import { checkedOnce, expectedOutputs, madeBy } from '../outputs.js';
@@ -232,13 +234,17 @@ function decomposedOps(names: 'all' | readonly string[]): Decomposed | null {
   );
 }
 
-/** Null for a graph that the lowered level cannot express: its front graph runs as it is. */
+/**
+ * Null for a graph that the lowered level cannot express: its front graph runs as it is, and
+ * reports say why.
+ */
 function tracedOrNull(module: GraphModule, primals: readonly RunValue[]): JointTrace | null {
   try {
     return traceJoint(module, primals);
   } catch (error) {
-    if (error instanceof ShardwiseError) return null;
-    throw error;
+    if (!(error instanceof ShardwiseError)) throw error;
+    refuseLowering(module.graph, refusalOf(error));
+    return null;
   }
 }
 

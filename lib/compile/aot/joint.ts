@@ -12,7 +12,6 @@ import { isAsynchronous } from '../../core/asynchronous.js';
 import type { DrawParams } from '../../core/random.js';
 import { isNonOverlappingAndDense } from '../../core/shape.js';
 import { heldOf } from '../../core/sharding.js';
-import type { Storage } from '../../core/storage.js';
 import { type GradFn, Tensor } from '../../core/tensor.js';
 import { fakeTensor } from '../../eager/fake-backend.js';
 import { capturing } from '../capture/capture.js';
@@ -36,6 +35,7 @@ import {
   WHOLE_PASS,
 } from './joint-trace.js';
 import { type OutputSource, OutputSources } from './output-sources.js';
+import { SharedMemory } from './shared-memory.js';
 import { arrivalsAt, endsAt, reached, type Target } from './targets.js';
 
 /**
@@ -83,6 +83,7 @@ class JointTracer {
   private readonly wholes: { index: number; local: Node; node: Node }[] = [];
   private readonly sources: OutputSources;
   private readonly pass: TracedPass;
+  private readonly shared = new SharedMemory();
 
   constructor(
     module: GraphModule,
@@ -129,7 +130,7 @@ class JointTracer {
     graph.title = this.module.graph.title;
     graph.outputs = [...forward, ...values.map((t) => recorder.valueOf(heldOf(t)))];
     const wholes = this.keepWholes();
-    graph.shared = this.inOneMemory.filter((nodes) => nodes.length > 1);
+    graph.shared = this.shared.groups;
     return {
       joint: { graph, primals: this.primalNodes, tangents, forwardOutputs: results.length },
       wholes,
@@ -242,7 +243,6 @@ class JointTracer {
    */
   private lendPrimals(): void {
     const { recorder, primals } = this;
-    const storages = new Map<Storage | null, Node[]>();
     primals.forEach((t, i) => {
       if (t instanceof Tensor && this.borrowed.has(t)) return;
       this.locals.push(i);
@@ -254,18 +254,17 @@ class JointTracer {
         this.primalNodes.push(recorder.drawPlaceholder(t as DrawParams));
         return;
       }
+      const { storage } = heldOf(t);
       this.borrowed.set(t, i);
       if (isAsynchronous(heldOf(t))) this.asynchronous.set(heldOf(t), i);
-      const { storage } = heldOf(t);
       recorder.borrowed.borrowAsLeaf(t);
       this.histories[i] = t.currentGradFn;
       const local = recorder.placeholder(heldOf(t), i, 'primal');
+      this.shared.add(local, storage);
       this.primalNodes.push(local);
-      storages.set(storage, [...(storages.get(storage) ?? []), local]);
       if (t.sharding !== null)
         this.wholes.push({ index: i, local, node: recorder.wholes.add(recorder, t) });
     });
-    this.inOneMemory = [...storages.values()];
   }
 
   /** Distributed tensors stay inputs beside their local shards where an effect needs them. */
@@ -279,8 +278,7 @@ class JointTracer {
     const placeholders = kept.map(({ node }) => node);
     this.moveBehindPrimals(placeholders);
     this.primalNodes.push(...placeholders);
-    for (const { local, node } of kept)
-      this.inOneMemory.find((nodes) => nodes.includes(local))?.push(node);
+    for (const { local, node } of kept) this.shared.join(node, local);
     return kept.map(({ index }) => index);
   }
 
@@ -294,9 +292,6 @@ class JointTracer {
     others.splice(at, 0, ...nodes);
     graph.nodes.splice(0, graph.nodes.length, ...others);
   }
-
-  /** The primals of each memory. */
-  private inOneMemory: Node[][] = [];
 
   private rootOf(t: Tensor, tangents: Node[]): TracedRoot {
     const edge = edgeOf(t) as Edge;
@@ -334,9 +329,10 @@ class JointTracer {
     targets: readonly Target[],
   ): { gradients: PrimalGradient[]; ends: GradientValue[]; values: Tensor[] } {
     if (all.length === 0) return { gradients: [], ends: [], values: [] };
-    const sharesMemory = this.inOneMemory.length < this.borrowed.size;
-    if (sharesMemory && this.recorder.graph.nodes.some((n) => n.into !== null))
-      this.recorder.unsupported('an input was changed that shares memory with another input');
+    if (this.shared.isWritten(this.recorder.graph))
+      this.recorder.unsupported(
+        'memory was changed in place that several inputs share, or that a custom op manages',
+      );
     this.recorder.tags = new Set([BACKWARD]);
     const { roots, endsAtResults } = this.pass;
     const chosen = roots === null ? all : roots.map((i) => all[i] as TracedRoot);

@@ -4,7 +4,7 @@ import { noGrad } from '../../autograd/grad-mode.js';
 import type { Edge } from '../../autograd/node.js';
 import type { SavedTensor } from '../../autograd/saved-tensor.js';
 import type { Tensor } from '../../core/tensor.js';
-import { asStrided } from '../../ops/as-strided.js';
+import { windowOn } from '../../ops/as-strided.js';
 import { capturing } from '../capture/capture.js';
 import { recording } from '../capture/levels.js';
 import { observedNumber } from '../capture/number-inputs.js';
@@ -108,11 +108,14 @@ class BorrowedNumbers {
   }
 }
 
-/** What a node gets for a saved tensor: the tensor, or a view of its base as that is now. */
+/**
+ * What a node gets for a saved tensor: the tensor, or a view of its base as that is now. A compiled
+ * function gets all that it saved, before its graph calls the hooks that fill the base.
+ */
 function valueOf({ value, freedBase }: LiftedSave): Tensor {
   if (freedBase === null) return value;
   const { sizes: shape, strides, storageOffset } = value;
-  return noGrad(() => asStrided(freedBase, shape, strides, storageOffset));
+  return noGrad(() => windowOn(freedBase, shape, strides, storageOffset));
 }
 
 function finished(

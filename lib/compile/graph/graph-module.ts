@@ -15,6 +15,7 @@ import type { Graph } from './graph.js';
 import { graphWatch } from './graph-watch.js';
 import { kernelText } from './kernel-text.js';
 import { lint } from './lint.js';
+import { atSizesOf } from './lowering.js';
 import type { Node, NodeOrigin, Value, ValueMeta } from './node.js';
 import { type NumberedStep, type Region, regionsOf } from './regions.js';
 import { stepWatch } from './step-watch.js';
@@ -129,8 +130,10 @@ export class GraphModule {
   specialisedFor(inputs: readonly RunValue[]): GraphModule {
     const { specialised, graph } = this.compiled;
     return (
-      specialised?.of(inputs, (sizes) => new GraphModule(copyAtSizes(graph, sizes), this.layer)) ??
-      this
+      specialised?.of(
+        inputs,
+        (sizes) => new GraphModule(atSizesOf(graph, copyAtSizes(graph, sizes)), this.layer),
+      ) ?? this
     );
   }
 

@@ -5,7 +5,7 @@
 import type { Node, ValueMeta } from '../graph/node.js';
 import { communicates, isElementwise, isRandom, isView, writes } from '../graph/traits.js';
 import { bytesOf, isAlias, type Memory } from './memory.js';
-import { isResharded, PREFER_RECOMPUTE, PREFER_SAVE, regionOf, SAVE } from './tags.js';
+import { isResharded, isTagged, PREFER_RECOMPUTE, PREFER_SAVE, regionOf, SAVE } from './tags.js';
 import { type NodeValue, ValueMap } from './value-map.js';
 
 /**
@@ -83,8 +83,8 @@ export class RecomputeTags {
 
   /** Whether backward computes the node again where no partition weighs what that costs. */
   isRecomputed(node: Node): boolean {
-    // The op has said so itself, when the node was recorded.
-    if (isResharded(node) && node.op?.runsAgain != null) return true;
+    // The op has said so itself, when the node was recorded. A checkpoint has it run in any case.
+    if (node.op?.runsAgain != null) return isTagged(node);
     if (isUnrepeatable(node, this.memory)) return false;
     if (communicates(node) && isResharded(node)) return true;
     return regionOf(node) !== undefined && !node.tags.has(SAVE) && !node.tags.has(PREFER_SAVE);

@@ -8,7 +8,7 @@ import { CommContext } from './comm-context.js';
 import { ForwardHooks } from './forward-hooks.js';
 import { hasNoRoot, ranBefore } from './group-checks.js';
 import { GroupForward } from './group-forward.js';
-import type { GroupUser } from './ops.js';
+import type { GroupUser, WholeOfForward } from './ops.js';
 import type { FSDPParamGroup } from './param-group.js';
 import type { MixedPrecisionPolicy } from './policies.js';
 import { TrainingState, type TrainingStateName } from './training-state.js';
@@ -52,7 +52,7 @@ export class FSDPState implements GroupUser {
   private reshards: boolean | null;
   private root: Root | null = null;
   private readonly forward: GroupForward;
-  /** The hooks of forwards that graphs repeat, and of those after which gradients free. */
+  /** The hooks of forwards that graphs repeat. */
   private readonly sharedHooks: ForwardHooks;
   /** Those of the forward that is running. */
   private hooks: ForwardHooks;
@@ -70,7 +70,7 @@ export class FSDPState implements GroupUser {
     this.group = group;
     this.precision = precision;
     this.reshards = reshards;
-    this.sharedHooks = new ForwardHooks(this);
+    this.sharedHooks = new ForwardHooks(this, null);
     this.hooks = this.sharedHooks;
     group.user = this;
     for (const module of modules) {
@@ -152,9 +152,15 @@ export class FSDPState implements GroupUser {
     if (root === null) compiler.beforeCapture(() => this.initialize());
     else if (group.isConverted) compiler.beforeCapture(() => group.initialize(root.comm));
     if (this.root?.state === this) this.rootBegins(this.root);
-    if (this.forward.begins()) group.preForward();
+    if (this.forward.begins()) this.hooks = this.hooksOf(group.preForward());
     this.watchInputs(given);
     return given;
+  }
+
+  /** The hooks of a forward with these whole parameters. */
+  private hooksOf(whole: WholeOfForward): ForwardHooks {
+    const isOwn = whole !== null && isGradEnabled();
+    return isOwn ? new ForwardHooks(this, whole) : this.sharedHooks;
   }
 
   private rootBegins(root: Root): void {
@@ -235,7 +241,6 @@ export class FSDPState implements GroupUser {
    */
   private watchInputs(args: readonly unknown[]): void {
     const isCounted = !this.group.isTrainable && isGradEnabled();
-    this.hooks = isCounted && !compiler.isCompiling() ? new ForwardHooks(this) : this.sharedHooks;
     const inputs = isCounted ? tree.tensorsWithin(args).filter((t) => t.requiresGrad) : [];
     if (inputs.length > 0)
       autograd.registerMultiGradHook(inputs, this.hooks.passed, { mode: 'all' });
@@ -307,7 +312,7 @@ export class FSDPState implements GroupUser {
   preBackward(hooks: ForwardHooks): void {
     const holdsWhole = this.trainingState === TrainingState.PRE_BACKWARD;
     this.backwardBegins(hooks);
-    this.group.preBackward();
+    this.group.preBackward(hooks.whole);
     // Those of an earlier result may be gone again.
     if (holdsWhole) return;
     for (const group of this.prefetched()) group.unshardForBackward();

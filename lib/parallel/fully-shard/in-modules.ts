@@ -1,5 +1,6 @@
 /** The tensors that modules hold as their parameters: the sharded ones, or whole ones. */
 import { nn, type Tensor } from '../../index.js';
+import type { WholeOfForward } from './ops.js';
 import type { ShardedParameter } from './sharded-parameter.js';
 
 /** Modules hold the parameters that optimizers have. */
@@ -15,12 +16,14 @@ export function placeWhole(
   for (const [i, t] of whole.entries()) parameters[i]?.set(t);
 }
 
-/** Whole parameters as modules use them: with tensor parallelism distributed ones. */
-export function asUsed(
+/** Modules hold whole parameters in the form that they use: with tensor parallelism distributed. */
+export function placeUsed(
   parameters: readonly ShardedParameter[],
   whole: readonly Tensor[],
 ): readonly Tensor[] {
-  return whole.map((t, i) => (parameters[i] as ShardedParameter).asUsed(t));
+  const used = whole.map((t, i) => (parameters[i] as ShardedParameter).asUsed(t));
+  placeWhole(parameters, used);
+  return used;
 }
 
 /** Modules hold whole parameters without history, to be read or written. */
@@ -38,11 +41,33 @@ export function placeAsParameters(
   }
 }
 
-/** The last forward with gradients, for a second run in backward. */
-export interface RecordedForward {
-  readonly whole: readonly Tensor[];
-  /** Whether a graph runs it: modules keep the sharded parameters. */
-  readonly isInGraph: boolean;
-}
+/** What modules hold in backward: the whole parameters of the forward to which it has come. */
+export class WholeInBackward {
+  private readonly parameters: readonly ShardedParameter[];
+  private whole: WholeOfForward = null;
+  private isPlaced = false;
 
-export const NOT_RECORDED: RecordedForward = { whole: [], isInGraph: false };
+  constructor(parameters: readonly ShardedParameter[]) {
+    this.parameters = parameters;
+  }
+
+  /** An activation checkpoint in the module runs its forward again, without hooks. */
+  comesTo(whole: WholeOfForward): void {
+    this.whole = whole;
+    if (whole !== null) this.place(whole);
+  }
+
+  /** A forward runs in backward. `lasting`: the parameters that graphs use. */
+  place(lasting: readonly Tensor[]): void {
+    if (this.whole === null) placeUsed(this.parameters, lasting);
+    else placeWhole(this.parameters, this.whole);
+    this.isPlaced = true;
+  }
+
+  /** Backward is done with the forward. */
+  leave(): void {
+    if (this.isPlaced) placeSharded(this.parameters);
+    this.isPlaced = false;
+    this.whole = null;
+  }
+}

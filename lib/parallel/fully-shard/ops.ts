@@ -27,6 +27,9 @@ export interface Description {
 /** What of the whole parameters is in memory between forward and backward. */
 export type KeptForBackward = 'nothing' | 'rows' | 'all';
 
+/** The whole parameters of a forward as modules use them; null for one that a graph runs. */
+export type WholeOfForward = readonly Tensor[] | null;
+
 /** The pass for which a gather makes the parameters whole. */
 export type GatherFor = 'forward' | 'backward';
 

@@ -20,7 +20,7 @@ import { checkMaterialized } from './group-checks.js';
 import { GroupMemories, shardOnFlatTensors } from './group-memories.js';
 import { type MemoryPlan, namedPlan, unnamedPlan } from './group-memory.js';
 import { GroupReductions } from './group-reductions.js';
-import { asUsed, NOT_RECORDED, placeAsParameters, placeSharded, placeWhole } from './in-modules.js';
+import { placeAsParameters, placeSharded, placeUsed, WholeInBackward } from './in-modules.js';
 import {
   type Description,
   endForward,
@@ -30,6 +30,7 @@ import {
   reduceInto,
   reshard,
   unshard,
+  type WholeOfForward,
 } from './ops.js';
 import { MixedPrecisionPolicy, OffloadPolicy } from './policies.js';
 import type { ShardMesh } from './shard-mesh.js';
@@ -75,9 +76,9 @@ export class FSDPParamGroup implements GroupOfOps {
   private comm: CommContext | null = null;
   private memory: GroupMemories | null = null;
   private reduction: GroupReductions | null = null;
-  private recorded = NOT_RECORDED;
-  /** Those of the forward that is running. */
+  /** The whole parameters of the forward that is running. */
   private inUse: readonly Tensor[] = [];
+  private readonly inBackward: WholeInBackward;
   private isGathering = false;
   private readonly ofStep = new OfStep(() => new GroupInStep(this));
   /** The version of the shards in the whole parameters. */
@@ -97,6 +98,7 @@ export class FSDPParamGroup implements GroupOfOps {
     if (!Array.isArray(this.modules) || !this.modules.every((each) => each instanceof nn.Module))
       throw unexpected('FSDPParamGroup', 'modules', 'modules', modules);
     this.parameters = parameters;
+    this.inBackward = new WholeInBackward(parameters);
     this.precision = precision ?? new MixedPrecisionPolicy();
     this.plan = null;
     if (parameters.length === 0 || mesh === null || device === null) return;
@@ -220,9 +222,9 @@ export class FSDPParamGroup implements GroupOfOps {
     if (this.memory !== null) placeAsParameters(this.parameters, this.memory.wholeParameters());
   }
 
-  /** @internal */
+  /** Modules hold the whole parameters of the forward to which backward has come. @internal */
   useWholeOfForward(): void {
-    placeWhole(this.parameters, this.recorded.whole);
+    this.inBackward.place(this.memory?.lastingWhole() ?? []);
   }
 
   /** @internal */
@@ -239,7 +241,6 @@ export class FSDPParamGroup implements GroupOfOps {
     // Autograd gives each forward a history of its own; graphs have none.
     const whole = (isInGraph ? this.memory?.lastingWhole() : this.memory?.wholeParameters()) ?? [];
     if (!isForward) return whole;
-    if (isInGraph) this.recorded = { whole: asUsed(this.parameters, whole), isInGraph };
     this.user?.forwardGathered();
     return whole;
   }
@@ -258,17 +259,14 @@ export class FSDPParamGroup implements GroupOfOps {
     return this.memory?.describeWhole() ?? [];
   }
 
-  /** @internal */
-  preForward(): void {
+  /** Returns what backward gives modules again; null in a capture, whose runs have others. @internal */
+  preForward(): WholeOfForward {
     const shards = this.parameters.map(({ parameter }) => parameter);
     const whole = unshard(shards, this, this.keptForBackward() === 'rows');
     this.inUse = whole.map((t, i) => (t.requiresGrad && !shards[i]?.requiresGrad ? t.detach() : t));
-    const used = asUsed(this.parameters, this.inUse);
-    // A run of a graph has others.
-    if (isGradEnabled() && !compiler.isCompiling())
-      this.recorded = { whole: used, isInGraph: false };
+    const used = placeUsed(this.parameters, this.inUse);
     this.inStep?.forwardBegan(used);
-    placeWhole(this.parameters, used);
+    return compiler.isCompiling() ? null : used;
   }
 
   /** @internal */
@@ -293,12 +291,11 @@ export class FSDPParamGroup implements GroupOfOps {
     if (this.unshardsInBackward) this.trainingState = TrainingState.PRE_BACKWARD;
   }
 
-  /** @internal */
-  preBackward(): void {
+  /** Backward has come to a forward, of which `whole` is. @internal */
+  preBackward(whole: WholeOfForward): void {
     if (!this.unshardsInBackward) return;
     this.waitForUnshard();
-    // An activation checkpoint in the module runs its forward again, without these hooks.
-    if (!this.recorded.isInGraph) this.useWholeOfForward();
+    this.inBackward.comesTo(whole);
   }
 
   /** @internal */
@@ -347,7 +344,7 @@ export class FSDPParamGroup implements GroupOfOps {
 
   /** @internal */
   afterBackward(): void {
-    if (!this.recorded.isInGraph) this.useSharded();
+    this.inBackward.leave();
     if (this.reshardsAfterBackward) this.freeWhole(false);
     this.trainingState = TrainingState.IDLE;
     this.user?.backwardEnded();
@@ -377,7 +374,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.freeAll();
     this.reduction?.clear();
     this.trainingState = TrainingState.IDLE;
-    this.recorded = NOT_RECORDED;
+    this.inBackward.leave();
     this.comm?.order.remove(this);
   }
 
