@@ -8,7 +8,7 @@ import { CommContext } from './comm-context.js';
 import { ForwardHooks } from './forward-hooks.js';
 import { hasNoRoot, ranBefore } from './group-checks.js';
 import { GroupForward } from './group-forward.js';
-import type { GroupUser, WholeOfForward } from './ops.js';
+import type { GroupUser } from './ops.js';
 import type { FSDPParamGroup } from './param-group.js';
 import type { MixedPrecisionPolicy } from './policies.js';
 import { TrainingState, type TrainingStateName } from './training-state.js';
@@ -152,15 +152,12 @@ export class FSDPState implements GroupUser {
     if (root === null) compiler.beforeCapture(() => this.initialize());
     else if (group.isConverted) compiler.beforeCapture(() => group.initialize(root.comm));
     if (this.root?.state === this) this.rootBegins(this.root);
-    if (this.forward.begins()) this.hooks = this.hooksOf(group.preForward());
+    if (this.forward.begins()) {
+      const whole = group.preForward();
+      this.hooks = whole && isGradEnabled() ? new ForwardHooks(this, whole) : this.sharedHooks;
+    }
     this.watchInputs(given);
     return given;
-  }
-
-  /** The hooks of a forward with these whole parameters. */
-  private hooksOf(whole: WholeOfForward): ForwardHooks {
-    const isOwn = whole !== null && isGradEnabled();
-    return isOwn ? new ForwardHooks(this, whole) : this.sharedHooks;
   }
 
   private rootBegins(root: Root): void {
