@@ -65,8 +65,8 @@ export function tensors(value: unknown): Tensor[] {
 
 /**
  * All tensors that an argument or a result of a module leads to, each once: those of
- * {@link tensors}, and those in sets and in properties of instances of classes, at any depth. Hooks
- * of sharded modules follow them. @internal
+ * {@link tensors}, and those in sets, keys of maps and properties of instances of classes, symbols
+ * too, at any depth. Hooks of sharded modules follow them. @internal
  */
 export function tensorsWithin(value: unknown): Tensor[] {
   const found: Tensor[] = [];
@@ -87,8 +87,11 @@ function itemsOf(value: object): readonly unknown[] {
   if (Array.isArray(value)) return value;
   if (ArrayBuffer.isView(value)) return [];
   const items = value instanceof Map || value instanceof Set ? [...value.values()] : [];
-  for (const { value: item } of Object.values(Object.getOwnPropertyDescriptors(value)))
+  if (value instanceof Map) items.push(...value.keys());
+  for (const name of Reflect.ownKeys(value)) {
+    const item: unknown = Object.getOwnPropertyDescriptor(value, name)?.value;
     if (typeof item === 'object' && item !== null) items.push(item);
+  }
   return items;
 }
 

@@ -254,9 +254,9 @@ class JointTracer {
         this.primalNodes.push(recorder.drawPlaceholder(t as DrawParams));
         return;
       }
+      const { storage } = heldOf(t);
       this.borrowed.set(t, i);
       if (isAsynchronous(heldOf(t))) this.asynchronous.set(heldOf(t), i);
-      const { storage } = heldOf(t);
       recorder.borrowed.borrowAsLeaf(t);
       this.histories[i] = t.currentGradFn;
       const local = recorder.placeholder(heldOf(t), i, 'primal');

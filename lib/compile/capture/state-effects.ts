@@ -54,10 +54,13 @@ export function recordStateEffect(
   }
 }
 
-/** An attribute that a run of a lowered graph sets at its end. */
+/** An attribute that a run of a lowered graph sets at its end, to what it was set last. */
 function recordAttribute(recorder: Recorder, t: Tensor | undefined, set: AttributeSet): null {
   if (!recorder.hasEpilogue || recorder.inBackward)
     recorder.unsupported(`the attribute ${set.name} of a module was set`);
-  recorder.epilogue.attributes.set(set, t ?? null);
+  const { attributes } = recorder.epilogue;
+  for (const other of attributes.keys())
+    if (other.module === set.module && other.name === set.name) attributes.delete(other);
+  attributes.set(set, t ?? null);
   return null;
 }

@@ -53,6 +53,13 @@ export interface VersionCell {
   latest: number;
 }
 
+/** An attribute of a module, and the value that is no tensor. @internal */
+export interface AttributeParams {
+  readonly module: object;
+  readonly name: string;
+  readonly value: unknown;
+}
+
 interface FunctionParams {
   readonly function: Applicable;
   /** The arguments, with any tensors where operands stand. */
@@ -178,7 +185,7 @@ export const effects = {
     },
   }),
   /** Sets an attribute of a module: to the operand, if there is one, else to a plain value. */
-  setAttribute: define<{ module: object; name: string; value: unknown }>({
+  setAttribute: define<AttributeParams>({
     isState: true,
     run: ([t], { module, name, value }) => {
       (module as Record<string, unknown>)[name] = t === undefined ? value : t;

@@ -10,9 +10,10 @@ import type { Tensor } from '../../core/tensor.js';
 import { recomputeTags } from '../partition/tags.js';
 import { copyAtSizes } from './copy.js';
 import { droppedAfter } from './dropped.js';
-import { effectOf, type RunValue } from './effects.js';
+import { type AttributeParams, effectOf, type RunValue } from './effects.js';
 import type { Graph } from './graph.js';
 import { graphWatch } from './graph-watch.js';
+import { attributesSetBy, keptAttributes } from './kept-attributes.js';
 import { kernelText } from './kernel-text.js';
 import { lint } from './lint.js';
 import { atSizesOf } from './lowering.js';
@@ -66,6 +67,7 @@ interface CompiledForm {
   readonly regions: ReadonlyMap<number, Region>;
   /** What a graph of local ops frees after each step; null where the tape may hold values. */
   readonly dropped: readonly (readonly number[])[] | null;
+  readonly attributes: readonly AttributeParams[];
   readonly text: string;
   /** What calls of a dynamic graph run; null for a graph of fixed shapes. */
   readonly specialised: BySizes<GraphModule> | null;
@@ -160,7 +162,13 @@ export class GraphModule {
     const values = compiled.initial.slice();
     for (let i = 0; i < placeholders.length; i++)
       values[placeholders[i] as number] = inputs[i] as RunValue;
-    this.runSteps(compiled, 0, compiled.steps.length, values);
+    const restore = keptAttributes(compiled.attributes);
+    try {
+      this.runSteps(compiled, 0, compiled.steps.length, values);
+    } catch (error) {
+      restore();
+      throw error;
+    }
     return compiled.results.map((at) => values[at] as RunValue);
   }
 
@@ -231,6 +239,7 @@ function compiledForm(graph: Graph, layer: Layer): CompiledForm {
     initial,
     regions: regionsOf(steps, results, (at) => initial[at] !== null),
     dropped: layer === belowDTensor ? droppedAfter(numbered) : null,
+    attributes: attributesSetBy(graph.nodes),
     text: graph.toString(),
     specialised: graph.symbols.length === 0 ? null : new BySizes(graph.symbols),
   };

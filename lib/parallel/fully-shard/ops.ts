@@ -170,8 +170,10 @@ export const reshard = library
 
 /** Ends a forward whose whole parameters stay for backward. */
 export const endForward = library
-  .customOp('fsdp::endForward', { ...options, communicates: 'frees' }, (group: GroupOfOps): void =>
-    group.endForward('all', true),
+  .customOp(
+    'fsdp::endForward',
+    { ...options, communicates: 'frees', managesArgs: [0] },
+    (_memory: readonly Tensor[], group: GroupOfOps): void => group.endForward('all', true),
   )
   .registerFake(() => undefined);
 

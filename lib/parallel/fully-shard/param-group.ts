@@ -276,7 +276,7 @@ export class FSDPParamGroup implements GroupOfOps {
     this.useSharded();
     const kept = this.keptForBackward();
     const isRecorded = isGradEnabled();
-    if (kept === 'all') endForward(this);
+    if (kept === 'all') noGrad(() => endForward(inUse, this));
     else noGrad(() => reshard(inUse, this, kept === 'rows', isRecorded));
     this.inStep?.forwardEnded(kept === 'all');
   }

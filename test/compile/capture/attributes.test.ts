@@ -1,5 +1,6 @@
 /** Attributes of modules that a captured function sets are set at every run. */
 import assert from 'node:assert/strict';
+import { checkpoint } from '../../../lib/distributed.js';
 import { autograd, CompileError, compile, nn, type Tensor, tensor } from '../../../lib/index.js';
 import { CompileCounter } from '../../../lib/testing/index.js';
 import { assertSameAsEager, type Program } from '../same-as-eager.js';
@@ -225,4 +226,30 @@ describe('an attribute of a module that a captured function sets', () => {
       /a hook uses, or changes, an attribute/,
     );
   });
+
+  it('is as before a run that an error ends, as it ends the second run of a checkpoint', () => {
+    for (const backend of ['eager', 'aot_eager', 'inductor'] as const) {
+      const model = new Stateful((m, x) => {
+        try {
+          m.kept = x.detach().mul(2);
+          return checkpoint((t: Tensor, u: Tensor) => t.mul(u).mul(m.weight).sin(), x, m.kept);
+        } finally {
+          m.kept = null;
+        }
+      });
+      const expected = gradientOf(model, model.weight);
+      const compiled = compile(model, { backend, fullgraph: true });
+      assert.deepEqual(gradientOf(compiled, model.weight), expected);
+      assert.equal(model.kept, null, backend);
+    }
+  });
 });
+
+/** The gradient of a parameter, by a call in a checkpoint. */
+function gradientOf(model: (x: Tensor) => Tensor, weight: nn.Parameter): unknown {
+  weight.grad = null;
+  checkpoint((t: Tensor) => model(t), tensor([1, 2]))
+    .sum()
+    .backward();
+  return (weight.grad as Tensor | null)?.tolist();
+}

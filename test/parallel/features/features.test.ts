@@ -8,9 +8,18 @@ import type { Tensor } from '../../../lib/index.js';
 import { FEATURES, type Feature } from './model.js';
 import { trainAlone, trainDivided, WAYS } from './program.js';
 
+/** Variants of others, which are tried beside what several passes of one model change. */
+const VARIANTS: readonly Feature[] = ['checkpoints in checkpoints', 'a layer used twice'];
+const BESIDE: readonly Feature[] = [...VARIANTS, 'several passes', 'accumulation', 'hooks'];
+
+const arePaired = (one: Feature, other: Feature): boolean =>
+  !VARIANTS.includes(one) || BESIDE.includes(other);
+
 const PAIRS: readonly (readonly Feature[])[] = FEATURES.flatMap((one, i) => [
   [one],
-  ...FEATURES.slice(i + 1).map((other) => [one, other]),
+  ...FEATURES.slice(i + 1)
+    .filter((other) => arePaired(one, other) && arePaired(other, one))
+    .map((other) => [one, other]),
 ]);
 
 const known = new Map<string, Map<string, number[]>>();

@@ -5,6 +5,8 @@ import { type DType, float32, float64, manualSeed, nn, type Tensor } from '../..
 /** What one training program has besides a forward pass, a backward pass and a step. */
 export const FEATURES = [
   'checkpoints',
+  'checkpoints in checkpoints',
+  'a layer used twice',
   'several passes',
   'passes without gradients',
   'accumulation',
@@ -53,12 +55,13 @@ export class Block extends nn.Module<[State], State> {
   }
   forward(state: State): State {
     const x = valueOf(state).to(this.dtype);
-    const y = this.down(
-      this.up(x)
-        .tanh()
-        .mul(this.gate(x.mul(0.5)).sigmoid()),
-    ).add(x);
+    const isNested = this.features.has('checkpoints in checkpoints');
+    const y = (isNested ? checkpoint((t: Tensor) => this.gated(t), x) : this.gated(x)).add(x);
     return this.features.has('objects as results') ? new Hidden(y) : y;
+  }
+  private gated(x: Tensor): Tensor {
+    const up = this.up(x).tanh();
+    return this.down(up.mul(this.gate(x.mul(0.5)).sigmoid()));
   }
 }
 
@@ -94,12 +97,16 @@ export class Model extends nn.Module<[x: Tensor], State> {
     }
   }
   forward(x: Tensor): State {
+    const { features } = this;
+    const hasCheckpoints =
+      features.has('checkpoints') || features.has('checkpoints in checkpoints');
+    const [first, second] = [...this.blocks] as [Block, Block];
     let state: State = x;
-    for (const block of this.blocks)
-      state = this.features.has('checkpoints')
-        ? checkpoint((given: State) => block(given), state)
-        : block(state);
+    for (const block of features.has('a layer used twice')
+      ? [first, second, first]
+      : [first, second])
+      state = hasCheckpoints ? checkpoint((given: State) => block(given), state) : block(state);
     const y = this.head(valueOf(state).to(float64));
-    return this.features.has('objects as results') ? new Hidden(y) : y;
+    return features.has('objects as results') ? new Hidden(y) : y;
   }
 }

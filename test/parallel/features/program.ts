@@ -1,10 +1,12 @@
 /** The training program of the matrix: on one device, and on each rank of a way to divide a model. */
+import assert from 'node:assert/strict';
 import {
   ColwiseParallel,
   type DeviceMesh,
   DistributedDataParallel,
   DTensor,
   FullyShardedDataParallel,
+  type FullyShardOptions,
   fullyShard,
   initDeviceMesh,
   parallelizeModule,
@@ -22,6 +24,7 @@ import {
   type Tensor,
 } from '../../../lib/index.js';
 import { utils } from '../../../lib/nn/index.js';
+import { CompileCounterWithBackend } from '../../../lib/testing/index.js';
 import { Block, type Features, Model, type State, valueOf, WIDTH } from './model.js';
 
 const STEPS = 3;
@@ -48,8 +51,10 @@ export interface Way {
 
 const callable = (module: nn.AnyModule): Divided['call'] => module as never;
 
-const shard = (model: Model, mesh?: DeviceMesh): Pick<Divided, 'withoutReduction'> => {
-  const options = mesh === undefined ? {} : { mesh };
+const shard = (
+  model: Model,
+  options: FullyShardOptions = {},
+): Pick<Divided, 'withoutReduction'> => {
   for (const block of model.blocks) fullyShard(block, options);
   const sharded = fullyShard(model, options);
   return {
@@ -60,6 +65,16 @@ const shard = (model: Model, mesh?: DeviceMesh): Pick<Divided, 'withoutReduction
     },
   };
 };
+
+const fullySharded = (options: FullyShardOptions): Way => ({
+  ranks: 2,
+  divide: (model, rank) => ({
+    call: callable(model),
+    module: model,
+    part: { index: rank, count: 2 },
+    ...shard(model, options),
+  }),
+});
 
 const parallelize = (model: Model, mesh: DeviceMesh): void => {
   const column = ColwiseParallel();
@@ -80,15 +95,8 @@ export const WAYS: Readonly<Record<string, Way>> = {
       };
     },
   },
-  fullyShard: {
-    ranks: 2,
-    divide: (model, rank) => ({
-      call: callable(model),
-      module: model,
-      part: { index: rank, count: 2 },
-      ...shard(model),
-    }),
-  },
+  fullyShard: fullySharded({}),
+  'fullyShard that keeps whole parameters': fullySharded({ reshardAfterForward: false }),
   FullyShardedDataParallel: {
     ranks: 2,
     divide(model, rank) {
@@ -121,7 +129,7 @@ export const WAYS: Readonly<Record<string, Way>> = {
         call: callable(model),
         module: model,
         part: { index: Math.floor(rank / 2), count: 2 },
-        ...shard(model, mesh.get('dp')),
+        ...shard(model, { mesh: mesh.get('dp') }),
       };
     },
   },
@@ -148,7 +156,10 @@ export function trainDivided(
   isCompiled: boolean,
 ): Map<string, Tensor> {
   const divided = divide(new Model(features), rank);
-  train(isCompiled ? { ...divided, call: compile(divided.call as never) } : divided, features);
+  const backend = CompileCounterWithBackend('inductor');
+  const call = isCompiled ? compile(divided.call as never, { backend }) : divided.call;
+  train({ ...divided, call }, features);
+  assert.equal(backend.frameCount > 0, isCompiled, 'a graph was captured');
   return stateOf(divided.module);
 }
 
@@ -193,11 +204,11 @@ function rowsOf(step: number, { index, count }: Divided['part'], features: Featu
 function lossOf(call: Divided['call'], x: Tensor, features: Features): Tensor {
   const scales = features.has('several passes') ? [1, 0.5, -1] : [1];
   return scales
-    .map((scale) =>
-      valueOf(call(x.mul(scale)))
-        .square()
-        .mean(),
-    )
+    .map((scale) => {
+      const result = valueOf(call(x.mul(scale)));
+      if (features.has('hooks')) result.registerHook((grad) => grad.mul(0.5));
+      return result.square().mean();
+    })
     .reduce((a, b) => a.add(b));
 }
 

@@ -20,12 +20,19 @@ class Cyclic extends Output {
   readonly self = this;
 }
 
+const SECRET = Symbol('secret');
+
 /** How a module packs its result, and the way back. */
 const KINDS: Record<string, readonly [(t: Tensor) => unknown, (result: never) => Tensor]> = {
   'a plain object': [(t) => ({ t }), (r: { t: Tensor }) => r.t],
   'an instance': [(t) => new Output(t), (r: Output) => r.logits],
   'an instance in a list': [(t) => [1, new Output(t)], ([, r]: [number, Output]) => r.logits],
   'an instance that leads to itself': [(t) => new Cyclic(t), (r: Cyclic) => r.logits],
+  'a key of a Map': [
+    (t) => new Map([[t, 1]]),
+    (r: Map<Tensor, number>) => [...r.keys()][0] as Tensor,
+  ],
+  'a property with a symbol': [(t) => ({ [SECRET]: t }), (r: { [SECRET]: Tensor }) => r[SECRET]],
   'a Set': [(t) => new Set([t]), (r: Set<Tensor>) => [...r][0] as Tensor],
   'an object without a prototype': [
     (t) => Object.assign(Object.create(null), { t }),
