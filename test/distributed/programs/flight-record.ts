@@ -1,7 +1,7 @@
 /**
  * A rank of three that reduces three times, and then differs as its argument says: `deviates`,
- * `dies`, `hangs` or `crashes`, over a backend and on a device. Prints its rank and the file that
- * its error names.
+ * `dies`, `hangs` or `crashes`, over a backend, by the device if it is empty, and on a device. Prints
+ * its rank and the file that its error names.
  */
 
 import {
@@ -17,7 +17,7 @@ const rank = Number(process.env['RANK']);
 const DEVIANT = 1;
 const REDUCTIONS = 3;
 
-await initProcessGroup(backend, { timeoutMs: 3000 });
+await initProcessGroup(backend || undefined, { timeoutMs: 3000 });
 
 async function reduce(shape: readonly number[], purpose: string): Promise<void> {
   const t = ones(shape, { device });

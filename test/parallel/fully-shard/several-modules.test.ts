@@ -6,7 +6,6 @@ import {
   DTensor,
   type FSDPModule,
   fullyShard,
-  launch,
   MixedPrecisionPolicy,
 } from '../../../lib/distributed.js';
 import { compile, nn, ShardingError, type Tensor } from '../../../lib/index.js';
@@ -110,23 +109,20 @@ describe('fullyShard of several modules', () => {
     }),
   );
 
-  it('trains like one device on ranks that are processes', async function () {
-    this.timeout(60_000);
-    const sums = await launch(
+  it(
+    'trains like one device on ranks that are processes',
+    withRanks(
       2,
       async (rank) => {
-        const model = shardedOf(once, true);
-        const { values } = await trained(model, [rank]);
-        return [...values.values()].flat();
+        const { values } = await trained(shardedOf(once, true), [rank]);
+        const expected = [...(await trained(modelOf(once, true), [0, 1])).values.values()].flat();
+        [...values.values()].flat().forEach((value, i) => {
+          assert.ok(Math.abs(value - (expected[i] as number)) < 1e-9);
+        });
       },
-      { mode: 'process' },
-    );
-    const expected = [...(await trained(modelOf(once, true), [0, 1])).values.values()].flat();
-    for (const values of sums)
-      values.forEach((value, i) => {
-        assert.ok(Math.abs(value - (expected[i] as number)) < 1e-9);
-      });
-  });
+      { mode: 'process', timeoutMs: 240_000 },
+    ),
+  );
 
   it(
     'accumulates gradients without a reduction until the last pass',
