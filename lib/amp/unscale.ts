@@ -1,21 +1,14 @@
 /** Division of gradients by the factor of the loss, and whether all of them are finite. */
-import type { CollectiveGroup } from '../core/collective.js';
 import type { Device } from '../core/device.js';
 import { float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { gradientShardOf } from '../core/gradient-shards.js';
+import { type GradientShard, gradientShardOf } from '../core/gradient-shards.js';
 import { gradOf } from '../core/set-grad.js';
 import type { Tensor } from '../core/tensor.js';
 import { valueBeside, valueOn } from '../ops/beside.js';
 import { allReduceTensor } from '../ops/collectives.js';
 import { zeros } from '../ops/factories.js';
 import { stack } from '../ops/join.js';
-
-/** The ranks that have the other shards of some gradients, and where they communicate. */
-interface Sharers {
-  readonly groups: readonly CollectiveGroup[];
-  readonly device: Device;
-}
 
 /**
  * Divides the gradients of parameters in place. Returns 1 if an element is infinite or NaN on any
@@ -28,14 +21,16 @@ export function unscaleGradients(params: readonly Tensor[], scale: Tensor): Tens
   for (const grad of grads) if (grad?.dtype === float16) throw halfGradients();
   const inverse = scale.to(float64).reciprocal().to(float32);
   const finite = new Map<Device, Tensor[]>();
-  const sharers = new Map<string, Sharers>();
+  const sharers = new Map<string, GradientShard>();
   for (const [i, p] of params.entries()) {
     const grad = grads[i] as Tensor | null;
     addSharers(sharers, p);
     if (grad === null) continue;
     const all = grad.mul_(valueBeside(inverse, grad)).isfinite().all();
     const here = all.sharding === null ? all : all.sharding.shard(all);
-    finite.set(here.device, [...(finite.get(here.device) ?? []), here]);
+    const flags = finite.get(here.device);
+    if (flags === undefined) finite.set(here.device, [here]);
+    else flags.push(here);
   }
   const found = [...finite.values()].map((flags) =>
     valueOn(stack(flags).all().logicalNot().to(float32), scale),
@@ -48,7 +43,7 @@ export function unscaleGradients(params: readonly Tensor[], scale: Tensor): Tens
 }
 
 /** Ranks without a gradient of a shard take part in the reduction, too. */
-function addSharers(to: Map<string, Sharers>, parameter: Tensor): void {
+function addSharers(to: Map<string, GradientShard>, parameter: Tensor): void {
   const group = parameter.sharding?.group() ?? null;
   const of =
     group === null ? gradientShardOf(parameter) : { groups: [group], device: parameter.device };
@@ -59,8 +54,8 @@ function addSharers(to: Map<string, Sharers>, parameter: Tensor): void {
  * The maximum of a flag over all ranks that share a step, also through others. Small groups come
  * first, so a group has what those within it have found.
  */
-function anywhere(here: Tensor, sharers: readonly Sharers[]): Tensor {
-  const sizeOf = ({ groups }: Sharers): number => Math.max(...groups.map(({ size }) => size));
+function anywhere(here: Tensor, sharers: readonly GradientShard[]): Tensor {
+  const sizeOf = ({ groups }: GradientShard): number => Math.max(...groups.map(({ size }) => size));
   let found = here;
   for (const { groups, device } of sharers.toSorted((a, b) => sizeOf(a) - sizeOf(b)))
     for (const group of groups) found = allReduceTensor(found.to({ device }), 'max', group);

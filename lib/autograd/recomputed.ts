@@ -1,7 +1,7 @@
 /** `recomputed`: marks code that backward runs again, so that graphs compute its values again. */
 import type { RecomputedRegion } from '../core/backend.js';
 import { layers } from '../core/hooks.js';
-import { moduleCalls } from '../core/module-calls.js';
+import { callingModulesBy, moduleCalls } from '../core/module-calls.js';
 import { checkFlag, checkFunction, optionsOf, unexpected } from '../core/options.js';
 import { drawsAgain } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
@@ -82,15 +82,7 @@ type AnyFunction = (...args: readonly unknown[]) => unknown;
 function callingAsNow(fn: AnyFunction): AnyFunction {
   const { run } = moduleCalls;
   if (run === null) return fn;
-  return (...args) => {
-    const before = moduleCalls.run;
-    moduleCalls.run = run;
-    try {
-      return fn(...args);
-    } finally {
-      moduleCalls.run = before;
-    }
-  };
+  return (...args) => callingModulesBy(run, () => fn(...args));
 }
 
 const isList = (value: unknown): boolean => Array.isArray(value);

@@ -20,3 +20,14 @@ export const moduleCalls: {
     forward: (...args: never[]) => unknown,
   ) => unknown;
 } = { run: null, withHooks: (_, args, forward) => forward(...(args as never[])) };
+
+/** Runs a function while `run` runs the calls of modules. @internal */
+export function callingModulesBy<T>(run: (typeof moduleCalls)['run'], fn: () => T): T {
+  const before = moduleCalls.run;
+  moduleCalls.run = run;
+  try {
+    return fn();
+  } finally {
+    moduleCalls.run = before;
+  }
+}

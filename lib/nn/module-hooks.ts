@@ -41,8 +41,8 @@ export type BackwardPreHook<M> = {
 }['hook'] &
   Marked;
 /**
- * The argument of {@link Module.registerFullBackwardHook}. Inputs are the arguments that are tensors,
- * outputs as for {@link BackwardPreHook}: the hook runs when backward has come to these.
+ * The argument of {@link Module.registerFullBackwardHook}. Inputs are the arguments that are
+ * tensors, outputs as for {@link BackwardPreHook}: the hook runs when backward has come to these.
  */
 export type BackwardHook<M> = {
   hook(module: M, gradInput: Gradients, gradOutput: Gradients): Gradients | undefined | void;

@@ -1,6 +1,6 @@
 /**
- * Compares the batches of ranks, and what their steps make: a step is captured as if all of them had
- * equal ones.
+ * Compares the batches of ranks, and what their steps make: a step is captured as if all of them
+ * had equal ones.
  */
 import type { CapturedStep } from '../compile/step/capture-step.js';
 import { withPurpose } from '../core/call-context.js';

@@ -204,8 +204,8 @@ export function loweredCompilerOf(backend: CompileBackend): GraphCompiler | null
 }
 
 /**
- * Lets a backend that passes graphs on to another one get all that this compiles. `observe` gets the
- * graphs of local ops, of whole steps among them, as they come.
+ * Lets a backend that passes graphs on to another one get all that this compiles. `observe` gets
+ * the graphs of local ops, of whole steps among them, as they come.
  */
 export function passesGraphsOn(
   backend: CompileBackend,

@@ -2,7 +2,7 @@
  * Frames at module boundaries. A function that cannot be captured runs as it is, and while it runs,
  * every module that it calls is captured by itself. So a break loses no graph below it.
  */
-import { type ModuleCall, moduleCalls } from '../../core/module-calls.js';
+import { callingModulesBy, type ModuleCall, moduleCalls } from '../../core/module-calls.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { CompiledGraph } from '../backends.js';
 import { immediately, lazily } from '../lazy/lazily.js';
@@ -31,15 +31,7 @@ export function runUncompiled(
     own = null;
     return call(module, given);
   };
-  const run = (): unknown => {
-    const before = moduleCalls.run;
-    moduleCalls.run = callModule;
-    try {
-      return fn(...args);
-    } finally {
-      moduleCalls.run = before;
-    }
-  };
+  const run = (): unknown => callingModulesBy(callModule, () => fn(...args));
   return program === null ? run() : lazily(program, callModule, run);
 }
 
@@ -50,11 +42,5 @@ export function runGraph(graph: CompiledGraph, inputs: readonly Tensor[]): reado
 
 /** Runs a function op by op: modules that it calls are no frames, and no segment has its ops. */
 export function runPlain<T>(fn: () => T): T {
-  const { run } = moduleCalls;
-  moduleCalls.run = null;
-  try {
-    return immediately(fn);
-  } finally {
-    moduleCalls.run = run;
-  }
+  return callingModulesBy(null, () => immediately(fn));
 }

@@ -1,7 +1,7 @@
 /**
  * The bytes that a graph holds at each of its nodes, as groups form. A fused call reads all that
- * its members read at one place, so that values which were freed early live up to there: a sum of many
- * products would hold all of them. What its members pass on to each other needs no memory.
+ * its members read at one place, so that values which were freed early live up to there: a sum of
+ * many products would hold all of them. What its members pass on to each other needs no memory.
  */
 import { heldMemory } from '../estimate/held-memory.js';
 import type { Graph } from '../graph/graph.js';

@@ -1,6 +1,7 @@
 /**
- * Attributes of modules that a graph sets. A run that ends by an error leaves them as they were: what
- * gives modules their parameters back may be a later node. The second run of a checkpoint ends so.
+ * Attributes of modules that a graph sets. A run that ends by an error leaves them as they were:
+ * what gives modules their parameters back may be a later node. The second run of a checkpoint ends
+ * so.
  */
 import type { AttributeParams } from './effects.js';
 import type { Node } from './node.js';

@@ -248,8 +248,8 @@ export class GuardCollector {
   }
 
   /**
-   * The name of a module's property, or of a variable, that the function changed during the capture;
-   * undefined if there is none.
+   * The name of a module's property, or of a variable, that the function changed during the
+   * capture; undefined if there is none.
    */
   changed(): string | undefined {
     // Objects that are met again are compared with those of the arguments.
@@ -313,7 +313,8 @@ export class GuardCollector {
 
   /**
    * The tensors that the function can reach beside its arguments. It may ask whether an argument is
-   * one of them, as by `===` and `Map.get`, so each of them as an argument has a capture of its own.
+   * one of them, as by `===` and `Map.get`, so each of them as an argument has a capture of its
+   * own.
    */
   private outerBeside(inputs: readonly Tensor[]): ReadonlySet<Tensor> {
     const outer = new Set([...this.tensors.keys(), ...this.constants]);

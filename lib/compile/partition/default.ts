@@ -16,8 +16,9 @@ import { RecomputeTags } from './recomputable.js';
  * Other nodes that change memory, communicate or draw random numbers stay in their half and order.
  * Random states are saved, and never drawn again.
  *
- * @throws ArgumentError for what is no joint graph; CompileError for a graph without tangents, one that uses a value before it is computed,
- * or one whose forward outputs come after the first tangent
+ * @throws ArgumentError for what is no joint graph; CompileError for a graph without tangents, one
+ * that uses a value before it is computed, or one whose forward outputs come after the first
+ * tangent
  * @see PyTorch `functorch.compile.default_partition`
  */
 export function defaultPartition(joint: JointGraph): Partition {

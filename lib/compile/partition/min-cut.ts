@@ -42,7 +42,8 @@ export interface MinCutOptions {
  * `preferRecompute` beside it leave a node to the choice, without and with regard to its costs.
  * `reshardAfterForward` makes backward communicate again.
  *
- * @throws CompileError, ArgumentError as {@link defaultPartition}; ArgumentError for an unknown option
+ * @throws CompileError, ArgumentError as {@link defaultPartition}; ArgumentError for an unknown
+ * option
  * @see PyTorch `functorch.compile.min_cut_rematerialization_partition`
  */
 export function minCutRematerializationPartition(

@@ -27,8 +27,8 @@ export function describe(dtype: DType, shape: Shape, isFrozen: boolean): string 
 const made = new WeakMap<ProcessGroup, number>();
 
 /**
- * Says which of the modules that a group shards or reduces is meant: `number 2 of its group`, in the
- * order in which they were made. Those of two models may have one path and one shape.
+ * Says which of the modules that a group shards or reduces is meant: `number 2 of its group`, in
+ * the order in which they were made. Those of two models may have one path and one shape.
  */
 export function numberedOn(group: ProcessGroup): string {
   const number = (made.get(group) ?? 0) + 1;

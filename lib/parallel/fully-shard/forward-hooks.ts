@@ -4,8 +4,9 @@ import type { FSDPState } from './fsdp-state.js';
 import type { BackwardUse, WholeOfForward } from './ops.js';
 
 /**
- * Graphs register the same hooks at every run. Other forwards have their own: backward gives modules
- * the whole parameters of the forward to which it comes, and frees frozen ones behind the last.
+ * Graphs register the same hooks at every run. Other forwards have their own: backward gives
+ * modules the whole parameters of the forward to which it comes, and frees frozen ones behind the
+ * last.
  */
 export class ForwardHooks implements BackwardUse {
   /** How many forwards with these hooks backward has begun and not passed. */

@@ -36,13 +36,14 @@ export interface FullyShardOptions {
 const OPTIONS = 'mesh reshardAfterForward mpPolicy offloadPolicy shardPlacementFn';
 
 /**
- * Shards several modules as one group: its parameters are gathered before the first of them runs, and
- * freed after the last one, also if other modules run in between. So modules with a common weight
- * are in one group, and small ones share collectives. If one of them does not run, the parameters are
- * freed at the end of the root's forward. A module that runs when all have run begins again.
+ * Shards several modules as one group: its parameters are gathered before the first of them runs,
+ * and freed after the last one, also if other modules run in between. So modules with a common
+ * weight are in one group, and small ones share collectives. If one of them does not run, the
+ * parameters are freed at the end of the root's forward. A module that runs when all have run
+ * begins again.
  *
- * A sharded module around them has to run first. `mpPolicy` casts the inputs and outputs of each; in
- * PyTorch inputs of the first one and outputs of the last one.
+ * A sharded module around them has to run first. `mpPolicy` casts the inputs and outputs of each;
+ * in PyTorch inputs of the first one and outputs of the last one.
  *
  * @returns the list, whose modules have the methods of {@link FSDPModule}: each is about the group
  * @throws as for one module; ShardingError for a module that contains another one of the list, and

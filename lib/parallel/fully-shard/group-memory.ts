@@ -1,6 +1,7 @@
 /**
- * The memory of a group's parameters of one dtype: the flat shard, and the whole parameters that a gather fills.
- * Starting a gather, completing it and freeing the whole parameters are the only changes.
+ * The memory of a group's parameters of one dtype: the flat shard, and the whole parameters that a
+ * gather fills. Starting a gather, completing it and freeing the whole parameters are the only
+ * changes.
  */
 import {
   type Device,

@@ -186,8 +186,8 @@ const noGradient = (): never => {
 };
 
 /**
- * What the hooks of backward do beside gathers. Graphs of whole steps have these ops in their place,
- * in order with all that uses the memory of the group.
+ * What the hooks of backward do beside gathers. Graphs of whole steps have these ops in their
+ * place, in order with all that uses the memory of the group.
  */
 export const beginBackward = library
   .customOp(

@@ -11,8 +11,8 @@ export interface MixedPrecisionOptions {
   /** Floating results of `forward` are cast to it, unless it is null. */
   outputDtype?: DTypeLike | null;
   /**
-   * Whether floating arguments of `forward` are cast to `paramDtype`, also in arrays, plain objects,
-   * maps and sets. Those in instances of classes are not. True by default.
+   * Whether floating arguments of `forward` are cast to `paramDtype`, also in arrays, plain
+   * objects, maps and sets. Those in instances of classes are not. True by default.
    */
   castForwardInputs?: boolean;
 }
