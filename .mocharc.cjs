@@ -12,7 +12,14 @@ const together = !named && !alone && gpu !== 'require';
 // Those that compile and those that train take the longest, so they go first. What is named twice
 // would run twice. Runtimes and platforms have commands of their own.
 const longFolders = ['packaging', 'examples', 'seeds'];
-const longFiles = ['native/host-comm', 'autograd/memory-of-graph', 'parallel/features/features'];
+const longFiles = [
+  'native/host-comm',
+  'autograd/memory-of-graph',
+  'compile/compiling-ranks',
+  'distributed/launch/process-ranks',
+  'parallel/features/pairs-of-features',
+  'parallel/*/compiled-models',
+];
 const otherFolders = `!(${[...longFolders, 'runtimes', 'platforms'].join('|')})`;
 const otherFiles = `!(${longFiles.map((file) => file.split('/').at(-1)).join('|')})`;
 const most = [

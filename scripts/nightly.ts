@@ -1,6 +1,6 @@
 /**
- * What a schedule of CI runs: `npm run nightly`. Each part is a command of `npm run fuzz`, with new
- * seeds; all run, also after one that finds something. Prints what ran, and ends with 1 if a part
+ * What a schedule of CI runs: `npm run nightly`. Its parts are commands of `npm run fuzz`, with new
+ * seeds, and the suites of which `npm test` runs a part. All run, also after one that finds something. Prints what ran, and ends with 1 if a part
  * found something or could not run.
  *
  *   npm run nightly                              about an hour and a half
@@ -20,17 +20,27 @@ interface Options {
   readonly only?: string;
 }
 
+/** The suites that multiply variants, whole. */
+const MULTIPLIED = [
+  'parallel/features/pairs-of-features',
+  ...['fully-shard', 'flat-param', 'data-parallel'].map((way) => `parallel/${way}/compiled-models`),
+].map((name) => `test/${name}.test.ts`);
+
+const fuzz = (...args: string[]): string[] => ['--import', 'tsx', 'scripts/fuzz.ts', ...args];
+
+/** The arguments of Node for each part. */
 function partsOf({ seconds, minutes, seed, jobs }: Options): Record<string, readonly string[]> {
   const drawn = ['--seed', String(seed)];
   const compilers = ['--jobs', String(jobs)];
   const time = ['--seconds', String(seconds)];
   return {
-    sanitized: ['all', ...time, ...drawn, ...compilers],
-    compile: ['compile', '--plain', ...time, ...drawn],
-    races: ['races', ...compilers],
-    saves: ['saves'],
-    memory: ['memory'],
-    faults: ['faults', '--seconds', String(minutes * 60), ...drawn],
+    sanitized: fuzz('all', ...time, ...drawn, ...compilers),
+    compile: fuzz('compile', '--plain', ...time, ...drawn),
+    races: fuzz('races', ...compilers),
+    saves: fuzz('saves'),
+    memory: fuzz('memory'),
+    faults: fuzz('faults', '--seconds', String(minutes * 60), ...drawn),
+    suites: ['scripts/test.mjs', ...MULTIPLIED],
   };
 }
 
@@ -44,13 +54,13 @@ function runAll(options: Options): void {
     );
   const lines = names.map((name) => {
     const args = parts[name] as readonly string[];
-    console.log(`\n--- ${name}: npm run fuzz -- ${args.join(' ')}`);
+    console.log(`\n--- ${name}: node ${args.join(' ')}`);
     const start = Date.now();
-    const { status, signal } = spawnSync(
-      process.execPath,
-      ['--import', 'tsx', path.join(import.meta.dirname, 'fuzz.ts'), ...args],
-      { stdio: 'inherit' },
-    );
+    const { status, signal } = spawnSync(process.execPath, args, {
+      cwd: path.join(import.meta.dirname, '..'),
+      stdio: 'inherit',
+      env: { ...process.env, SHARDWISE_TEST_ALL: '1' },
+    });
     if (status !== 0) process.exitCode = 1;
     const outcome = status === 0 ? 'nothing found' : `FAILED (${signal ?? `exit ${status}`})`;
     return `${name}: ${outcome}, ${Math.round((Date.now() - start) / 1000)} s`;

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { captureStep } from '../../../lib/compile/index.js';
 import { CompileError, manualSeed, ones, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
+import { takesAll } from '../../takes-all.js';
 import { assertTrainsAsUncompiled, BACKENDS, PASSES } from '../compiled-training.js';
 import { type Replicated, replicated, VARIANTS } from './compiled-variants.js';
 
@@ -16,7 +17,7 @@ for (const backend of BACKENDS)
   for (const backward of PASSES)
     describe(`models in DistributedDataParallel that are compiled (${backend}, backward by ${backward})`, () => {
       for (const [name, variant] of Object.entries(VARIANTS))
-        if (backend === 'inductor' || FEW.test(name))
+        if (takesAll || backend === 'inductor' || FEW.test(name))
           it(
             `train as uncompiled ones, with ${name}`,
             withRanks(variant.ranks ?? 2, () =>

@@ -12,6 +12,7 @@ import {
 } from '../../../lib/distributed.js';
 import { compile, manualSeed, nn, noGrad, randn, type Tensor } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
+import { takesAll } from '../../takes-all.js';
 import { assertTrainsAsUncompiled, BACKENDS, PASSES } from '../compiled-training.js';
 import { skippingHooks } from '../fully-shard/skipping-hooks.js';
 import { type Flat, flat, VARIANTS } from './compiled-variants.js';
@@ -23,7 +24,7 @@ for (const backend of BACKENDS)
   for (const backward of PASSES)
     describe(`models with flat parameters that are compiled (${backend}, backward by ${backward})`, () => {
       for (const [name, variant] of Object.entries(VARIANTS))
-        if (backend === 'inductor' || FEW.test(name))
+        if (takesAll || backend === 'inductor' || FEW.test(name))
           it(
             `train as uncompiled ones, with ${name}`,
             withRanks(variant.ranks ?? 2, () =>

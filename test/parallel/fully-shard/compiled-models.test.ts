@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { randn } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
+import { takesAll } from '../../takes-all.js';
 import { BACKENDS, PASSES } from '../compiled-training.js';
 import {
   assertAsUncompiled,
@@ -19,7 +20,6 @@ import { VARIANTS } from './compiled-variants.js';
 /** What the backends that run op by op share with the others is tried with some variants. */
 const FEW =
   /default|mixed|replicas|wrappers|twice|sizes|without a reduction$|^a frozen|in the middle/;
-const hasAll = (backend: string): boolean => backend === 'aot_eager' || backend === 'inductor';
 
 for (const backend of BACKENDS)
   for (const backward of PASSES)
@@ -27,7 +27,7 @@ for (const backend of BACKENDS)
       const compiled = { backend, backward };
 
       for (const [name, variant] of Object.entries(VARIANTS))
-        if (hasAll(backend) || FEW.test(name))
+        if (takesAll || backend === 'inductor' || FEW.test(name))
           it(
             `train as uncompiled ones, with ${name}`,
             withRanks(variant.ranks ?? 2, () => assertAsUncompiled(variant, compiled)),
