@@ -78,23 +78,23 @@ describe('the links of the pages', () => {
 describe('the links of README.md on npm', () => {
   const { homepage, repository, bugs } = JSON.parse(read('package.json'));
   const project = bugs.replace(/\/issues$/, '');
-  const files = `${project}/blob/main/`;
+  const raw = project.replace('github.com', 'raw.githubusercontent.com');
+  const files = [`${project}/blob/main/`, `${raw}/main/`];
 
   it('are addresses of what exists in the repository, or of others', () => {
-    const wrong = targetsOf('README.md').filter((target) =>
-      target.startsWith(files) ? isBroken('README.md', target.slice(files.length)) : !isUrl(target),
+    const images = [...read('README.md').matchAll(/ src="([^"]+)"/g)].map(
+      ([, target = '']) => target,
     );
+    const wrong = [...targetsOf('README.md'), ...images].filter((target) => {
+      if (target.startsWith('#')) return isBroken('README.md', target);
+      const folder = files.find((each) => target.startsWith(each));
+      return folder ? isBroken('README.md', target.slice(folder.length)) : !isUrl(target);
+    });
     assert.deepEqual(wrong, []);
   });
 
-  it('all have a definition that is used', () => {
-    const text = withoutCode(read('README.md'));
-    const defined = [...text.matchAll(/^\[([^\]]+)\]: /gm)].map(([, name]) => name);
-    const named = [
-      ...text.matchAll(/\]\[([^\]]+)\]/g),
-      ...text.matchAll(/(?<!\])\[([^\][]+)\](?![[(:])/g),
-    ];
-    assert.deepEqual([...new Set(named.map(([, name]) => name))].sort(), defined.sort());
+  it('stand where they are used', () => {
+    assert.deepEqual(withoutCode(read('README.md')).match(/^\[[^\]]+\]: |\]\[[^\]]+\]/gm), null);
   });
 
   it('belong to the repository that package.json names', () => {

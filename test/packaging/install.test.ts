@@ -176,7 +176,7 @@ describe('the packed package', function () {
     const bytes = bytesBelow(installed);
     assert.ok(bytes - cudaBytes <= 10e6, `${bytes - cudaBytes} bytes without CUDA`);
     assert.ok(bytes <= 40e6, `${bytes} bytes in all`);
-    const promised = /\| (\d+) MB, (\d+) with CUDA \|/.exec(
+    const promised = /(\d+) MB, (\d+) with CUDA/.exec(
       readFileSync(path.join(root, 'README.md'), 'utf8'),
     );
     const [withoutCuda, inAll] = [bytes - cudaBytes, bytes].map((n) => n / 1e6) as [number, number];
