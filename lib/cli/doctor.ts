@@ -45,13 +45,25 @@ export interface DoctorReport {
   gloo: GlooSearch & { without: string };
 }
 
-/** Prints the report. Returns the exit code: 1 if the addon itself does not load. */
-export function runDoctor(version: string, json: boolean): number {
+/**
+ * Prints the report. Returns the exit code: 1 if the addon itself does not load, 2 if fewer than
+ * `gpus` devices can be used.
+ */
+export function runDoctor(version: string, json: boolean, gpus = 0): number {
   const report = examine(version);
   console.log(
     json ? JSON.stringify(report, null, 2) : describeReport(report, process.stdout.columns),
   );
-  return report.addon.loaded ? 0 : 1;
+  const found = report.cuda.devices.length;
+  if (report.addon.loaded && found < gpus)
+    console.error(`shardwise doctor: --gpus ${gpus}, but ${found} can be used`);
+  return exitCode(report, gpus);
+}
+
+/** What `shardwise doctor --gpus` exits with. */
+export function exitCode({ addon, cuda }: DoctorReport, gpus: number): 0 | 1 | 2 {
+  if (!addon.loaded) return 1;
+  return cuda.devices.length < gpus ? 2 : 0;
 }
 
 /** Examines this machine. */

@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import { addExamples } from './examples.js';
 import { addRun } from './run.js';
 import { addTune } from './tune.js';
+import { wholeNumber } from './whole-number.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
@@ -18,9 +19,14 @@ program
   .alias('info')
   .description('report devices and libraries, and what each missing library disables')
   .option('--json', 'print JSON')
-  .action(async (options: { json?: boolean }) => {
+  .option('--gpus <n>', 'exit with 2 unless so many GPUs can be used', wholeNumber(0, 64), 0)
+  .addHelpText(
+    'after',
+    '\nExit codes: 0; 1 if the native part does not load; 2 if there are fewer GPUs than --gpus.',
+  )
+  .action(async (options: { json?: boolean; gpus: number }) => {
     const { runDoctor } = await import('./doctor.js');
-    process.exitCode = runDoctor(version, options.json === true);
+    process.exitCode = runDoctor(version, options.json === true, options.gpus);
   });
 
 addRun(program);

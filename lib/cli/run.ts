@@ -4,10 +4,11 @@ import { createRequire } from 'node:module';
 import { availableParallelism, constants } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { ArgumentError } from '../core/errors.js';
 import { type NodeOutcome, runNode } from '../distributed/launch/node-launcher.js';
 import { describeRankFailure } from '../distributed/launch/worker-processes.js';
+import { wholeNumber } from './whole-number.js';
 
 interface RunOptions {
   nprocPerNode: number | 'cpu' | 'gpu' | 'auto';
@@ -38,15 +39,17 @@ export function addRun(program: Command): void {
     )
       .argParser(ranksOf)
       .default(1),
-    new Option('--nnodes <n>', 'number of machines').argParser(number(1, 4096)).default(1),
-    new Option('--node-rank <n>', 'index of this machine').argParser(number(0, 4095)).default(0),
+    new Option('--nnodes <n>', 'number of machines').argParser(wholeNumber(1, 4096)).default(1),
+    new Option('--node-rank <n>', 'index of this machine')
+      .argParser(wholeNumber(0, 4095))
+      .default(0),
     new Option('--master-addr <host>', 'the machine with node rank 0'),
     new Option(
       '--master-port <port>',
       `a free port of that machine (default: any for one machine, ${DEFAULT_PORT} for several)`,
-    ).argParser(number(1, 65_535)),
+    ).argParser(wholeNumber(1, 65_535)),
     new Option('--max-restarts <n>', 'how often all ranks are restarted after a failure')
-      .argParser(number(0, 1_000_000))
+      .argParser(wholeNumber(0, 1_000_000))
       .default(0),
     new Option('--standalone', 'one machine, and any free port').default(false),
   ];
@@ -86,20 +89,10 @@ function twin(option: Option, flags: string, command: Command): Option {
   return hidden;
 }
 
-function number(from: number, to: number): (text: string) => number {
-  return (text) => {
-    const value = Number(text);
-    if (/^\d+$/.test(text) && value >= from && value <= to) return value;
-    throw new InvalidArgumentError(
-      /^\d+:\d+$/.test(text)
-        ? 'A range of machines (elastic launch) is not supported; give a number.'
-        : `Expected a whole number from ${from} to ${to}.`,
-    );
-  };
-}
-
 function ranksOf(text: string): RunOptions['nprocPerNode'] {
-  return text === 'cpu' || text === 'gpu' || text === 'auto' ? text : number(1, MOST_RANKS)(text);
+  return text === 'cpu' || text === 'gpu' || text === 'auto'
+    ? text
+    : wholeNumber(1, MOST_RANKS)(text);
 }
 
 async function run(script: string, args: readonly string[], options: RunOptions): Promise<number> {

@@ -6,6 +6,16 @@ import * as entry from './index.js';
 export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';
 export { FakeStore } from './fake-store.js';
 export { FileCheck } from './file-check.js';
+export {
+  type Declare,
+  type DeclareWithGpu,
+  type GpuOptions,
+  type GpuTests,
+  gpu,
+  type SuiteBody,
+  type TestBody,
+  type TestRunner,
+} from './gpu.js';
 export { type SlowConnection, slowCollectives } from './slow-collectives.js';
 export { type RanksOptions, type TestFunction, withRanks } from './with-ranks.js';
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { after, describe, it } from 'mocha';
-import { type DoctorReport, describeReport, examine } from '../../lib/cli/doctor.js';
+import { type DoctorReport, describeReport, examine, exitCode } from '../../lib/cli/doctor.js';
 import type { Addon } from '../../lib/native/addon.js';
 import {
   findLibrary,
@@ -201,4 +201,20 @@ describe('shardwise doctor', () => {
     const text = describeReport({ ...report, addon: { loaded: false, reason: 'no prebuild' } });
     assert.match(text, /addon +missing: no prebuild/);
   });
+
+  it('exits with 1 without the addon, and with 2 where there are fewer GPUs than asked for', () => {
+    const report = onGpuMachine(examine('1.2.3'));
+    const { length } = report.cuda.devices;
+    assert.deepEqual([exitCode(report, 0), exitCode(report, length)], [0, 0]);
+    assert.equal(exitCode(report, length + 1), 2);
+    assert.equal(exitCode({ ...report, addon: { loaded: false, reason: 'none' } }, length + 1), 1);
+  });
+
+  it('prints JSON and how many GPUs are missing, for a step of CI', async () => {
+    const asked = [...programArguments('../lib/cli/main'), 'doctor', '--json', '--gpus', '64'];
+    const failed = await promisify(execFile)(process.execPath, asked).catch((error) => error);
+    assert.equal(failed.code, 2);
+    assert.match(failed.stderr, /^shardwise doctor: --gpus 64, but \d+ can be used$/m);
+    assert.equal(typeof JSON.parse(failed.stdout).cuda.available, 'boolean');
+  }).timeout(30_000);
 });
