@@ -1,8 +1,9 @@
 /** The packed package on every runtime that it supports: npm run test:runtimes. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { buildSync } from 'esbuild';
 import { npm, pack, removeTemporaryFolders, root, temporaryFolder } from '../packaging/package.js';
 import { binaryOf, type Runtime, runtimes } from './runtimes.js';
 
@@ -13,6 +14,29 @@ const programs = {
   'processes.mjs': 'runs ranks as processes, and names the one that fails or dies',
   'memory.mjs': 'has flat memory in 20,000 training steps that await nothing',
 } as const;
+
+/** Examples of the package, with what makes them short. */
+const examples = {
+  'own-op': [],
+  images: ['--epochs', '1', '--images', '256'],
+  plan: ['--layers', '1'],
+} as const;
+
+/** The examples as `shardwise examples` copies them, each a file of JavaScript. */
+function bundleExamples(folder: string): void {
+  const copied = path.join(folder, 'examples');
+  const main = path.join(folder, 'node_modules', 'shardwise', 'dist', 'cli', 'main.js');
+  execFileSync(process.execPath, [main, 'examples', copied], { cwd: folder });
+  buildSync({
+    entryPoints: Object.keys(examples).map((name) => path.join(copied, `${name}.ts`)),
+    outdir: folder,
+    outExtension: { '.js': '.mjs' },
+    bundle: true,
+    packages: 'external',
+    platform: 'node',
+    format: 'esm',
+  });
+}
 
 describe('the package on', function () {
   this.timeout(240_000);
@@ -25,6 +49,7 @@ describe('the package on', function () {
     writeFileSync(path.join(folder, 'package.json'), '{ "name": "consumer", "private": true }\n');
     cpSync(path.join(root, 'test', 'runtimes', 'programs'), folder, { recursive: true });
     npm(folder, ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', tarball]);
+    bundleExamples(folder);
   });
 
   after(removeTemporaryFolders);
@@ -45,6 +70,9 @@ describe('the package on', function () {
 
       for (const [program, what] of Object.entries(programs))
         it(what, () => output(runtime, program));
+
+      for (const [name, args] of Object.entries(examples))
+        it(`runs the example ${name}`, () => output(runtime, `${name}.mjs`, ...args));
 
       if (runtime.name === 'Bun')
         it('is installed by "bun add"', () => {
