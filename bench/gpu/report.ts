@@ -152,8 +152,30 @@ Collectives, distributed tensors, and products beside collectives, with a GPU fo
 ${[2, 4, 8].map(collectives).join('')}`;
 }
 
+const COLUMNS = 120;
+
+/** Breaks paragraphs and items at a width. Tables stay, and lines of an item are indented. */
+function wrapped(markdown: string): string {
+  const joined = markdown.replaceAll(/(?<=[^|\n-])\n {2}(?=\S)/g, ' ');
+  return joined
+    .split('\n')
+    .map((line) => {
+      if (/^[|<#]/.test(line)) return line;
+      const indent = line.startsWith('- ') ? '  ' : '';
+      const lines: string[] = [];
+      for (const word of line.split(' ')) {
+        const last = lines.at(-1);
+        if (last !== undefined && last.length + 1 + word.length <= COLUMNS)
+          lines[lines.length - 1] = `${last} ${word}`;
+        else lines.push(last === undefined ? word : indent + word);
+      }
+      return lines.join('\n');
+    })
+    .join('\n');
+}
+
 const isCheck = process.argv.includes('--check');
-const wanted = text();
+const wanted = wrapped(text());
 if (!isCheck) writeFileSync(page, wanted);
 else if (readFileSync(page, 'utf8') !== wanted)
   throw new Error('docs/performance.md is not what bench/results says: run npm run bench:report');
