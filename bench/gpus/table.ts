@@ -31,6 +31,9 @@ export interface ModeFigures extends Partial<Record<Measure, number[]>> {
 
 export interface RowFigures {
   readonly name: string;
+  /** Of a row that was measured in another run than the report, and kept in it. */
+  readonly date?: string;
+  readonly commit?: string;
   readonly modes: ModeFigures[];
   /** PyTorch's time over ours, each in its best mode. */
   speed?: number;
