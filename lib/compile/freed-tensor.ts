@@ -1,6 +1,7 @@
 /** The error of a compiled function that uses a freed tensor. */
 import { FreedError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
+import { OUTLIVES_ITS_SCOPE } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { tensors as tensorsIn } from '../core/tree.js';
 import { siteOf } from '../core/user-stack.js';
@@ -72,8 +73,7 @@ function freedError(
   const reason = freed.storage?.freedBy ?? 'its memory was never allocated';
   return new FreedError(
     `compile: ${path}${owner}, ${freed.dtype.name}${formatShape(freed.sizes)}${use} was freed ` +
-      'before the call ' +
-      `(${reason}). A tensor that must outlive its scope is returned from it, or passed to keep().`,
+      `before the call (${reason}). ${OUTLIVES_ITS_SCOPE}`,
     { op: 'compile', argument: path, reason },
     { cause: error },
   );

@@ -9,7 +9,7 @@ import type { Tensor } from './tensor.js';
 
 /** A region that frees its storages at its end. @internal */
 export class Scope {
-  readonly parent: Scope | null;
+  parent: Scope | null;
   readonly storages: Storage[] = [];
   /** Whether a backward pass opened it. Backward frees gradients right after their use. */
   readonly ofBackward: boolean;
@@ -62,6 +62,18 @@ export function openScope(ofBackward = false): Scope {
   }
   currentScope = new Scope(currentScope, ofBackward);
   return currentScope;
+}
+
+/**
+ * Takes a scope out of the stack, open as it is. Nothing moves to the scope around it at its end,
+ * which may be over by then. @internal
+ */
+export function leaveScope(scope: Scope): void {
+  let inner = currentScope === scope ? null : currentScope;
+  while (inner !== null && inner.parent !== scope) inner = inner.parent;
+  if (inner !== null) inner.parent = scope.parent;
+  else if (currentScope === scope) currentScope = scope.parent;
+  scope.parent = null;
 }
 
 /**

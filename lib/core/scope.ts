@@ -3,9 +3,11 @@ import { ArgumentError } from './errors.js';
 import { layers } from './hooks.js';
 import { checkFlag, checkFunction, checkSynchronous, optionsOf, unexpected } from './options.js';
 import {
+  adopt,
   closeScope,
   currentScope,
   type KeptStorages,
+  leaveScope,
   openScope,
   type Scope,
   setScope,
@@ -37,6 +39,30 @@ export class OpenScope {
     }
     while (currentScope !== this.opened && currentScope !== null) closeScope(currentScope, null);
     closeScope(this.opened, null);
+  }
+
+  /**
+   * Tensors created from now on belong to the scope around it again. Those in this scope stay until
+   * `dispose()`, also beyond the end of the scope around it.
+   *
+   * @example
+   * const opened = scope();
+   * const inside = ones([2]);
+   * opened.leave();
+   * const outside = ones([2]);
+   * opened.dispose(); // frees inside, and not outside
+   */
+  leave(): void {
+    if (!this.ended) leaveScope(this.opened);
+  }
+
+  /** Ends the scope, and gives what it would free to the innermost open one, or the collector. */
+  join(): void {
+    if (this.ended) return;
+    this.ended = true;
+    leaveScope(this.opened);
+    for (const storage of this.opened.storages)
+      if (storage.scope === this.opened && storage.handle !== 0) adopt(storage);
   }
 
   [Symbol.dispose](): void {

@@ -314,12 +314,17 @@ export function releaseAll(storages: readonly Storage[], count: number): void {
   hooks.memory.releaseMany(storages, count);
 }
 
+/** What the program does about a freed tensor. @internal */
+export const OUTLIVES_ITS_SCOPE =
+  'A tensor that must outlive its scope is returned from it, or passed to keep(). Results are ' +
+  'followed in arrays, objects, Maps, Sets and properties of instances, not in private fields, ' +
+  'getters and closures.';
+
 /** @internal */
 export function freedError(storage: Storage, op: string): FreedError {
   const reason = storage.freedBy ?? 'it was never allocated';
   return new FreedError(
-    `${op}: the memory of this tensor was freed (${reason}). A tensor that must outlive its ` +
-      'scope is returned from it, or passed to keep().',
+    `${op}: the memory of this tensor was freed (${reason}). ${OUTLIVES_ITS_SCOPE}`,
     { op, reason },
   );
 }

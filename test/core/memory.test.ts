@@ -58,6 +58,35 @@ describe('a scope', () => {
     assert.equal(allocated(), before);
   });
 
+  it('stays open behind `leave`, while tensors belong to the scope around it', () => {
+    const left = scope();
+    const held = ones([1000]);
+    const inside = scope();
+    const outer = scope(() => {
+      left.leave();
+      return ones([1000]);
+    });
+    inside.dispose();
+    assert.throws(() => outer.add(1), { code: 'ERR_FREED' });
+    const after = ones([1000]);
+    assert.equal(held.add(after).sum().item(), 2000);
+    left.dispose();
+    assert.throws(() => held.add(1), { code: 'ERR_FREED' });
+    assert.equal(after.sum().item(), 1000);
+  });
+
+  it('gives what it holds to the open scope by `join`', () => {
+    const left = scope();
+    const held = ones([1000]);
+    left.leave();
+    scope(() => {
+      left.join();
+      left.dispose();
+      assert.equal(held.sum().item(), 1000);
+    });
+    assert.throws(() => held.add(1), { code: 'ERR_FREED' });
+  });
+
   it('names the ended scope when one of its tensors is used', () => {
     let leaked = ones([1]);
     scope(() => {

@@ -10,6 +10,7 @@ import {
   unexpected,
 } from '../../core/options.js';
 import { ArgumentError, amp, autograd, graphBreak, isGradEnabled } from '../../index.js';
+import type { CheckpointedFunction } from './nested-calls.js';
 import { Recomputation } from './recomputation.js';
 import { policyOfContext, type RecomputePolicyOf } from './selective.js';
 
@@ -148,7 +149,7 @@ function policyFrom(op: string, contextFn: ContextFn): RecomputePolicyOf {
 
 /** Runs the function, keeps its arguments, and runs it again in backward. */
 function runRecomputed(
-  fn: (...args: readonly unknown[]) => unknown,
+  fn: CheckpointedFunction,
   args: readonly unknown[],
   { op, ...options }: CheckpointOptions & { readonly op: string },
   sameDraws: <T>(fn: () => T) => T,
@@ -157,10 +158,10 @@ function runRecomputed(
   if (!isGradEnabled()) return fn(...args);
   const [forward, recompute] = contextsOf(op, contextFn);
   const precision = precisionNow();
-  const again = (given: readonly unknown[]): unknown =>
-    underPrecision(precision, () => recompute(() => fn(...given)));
-  const call = new Recomputation(args, {
-    run: (given) => (preserveRngState ? sameDraws(() => again(given)) : again(given)),
+  const again = (called: CheckpointedFunction, given: readonly unknown[]): unknown =>
+    underPrecision(precision, () => recompute(() => called(...given)));
+  const call = new Recomputation(fn, args, {
+    run: (...run) => (preserveRngState ? sameDraws(() => again(...run)) : again(...run)),
     checks: determinismCheck === 'default',
     stopsEarly: earlyStop,
     end: () => recompute.release?.(),
@@ -173,7 +174,7 @@ function runRecomputed(
 /** Outside of {@link runRecomputed}, whose closures live until backward, and `args` with them. */
 function firstRun(
   forward: CheckpointContext,
-  fn: (...args: readonly unknown[]) => unknown,
+  fn: CheckpointedFunction,
   args: readonly unknown[],
   precision: Precision | undefined,
 ): () => unknown {

@@ -12,6 +12,7 @@ import {
   type Device,
   type DType,
   enableGrad,
+  FreedError,
   isGradEnabled,
   memory,
   type Shape,
@@ -21,6 +22,7 @@ import {
   tree,
 } from '../../index.js';
 import { KeptTensors } from './kept-tensors.js';
+import { type CheckpointedFunction, NestedCalls } from './nested-calls.js';
 
 /** A place that an op saved a tensor in. */
 interface Saved {
@@ -44,7 +46,7 @@ interface SharedMemory {
 /** How the recomputation of a call runs. */
 export interface RecomputePlan {
   /** Runs the function of the checkpoint in the state of the forward pass. */
-  readonly run: (args: readonly unknown[]) => unknown;
+  readonly run: (fn: CheckpointedFunction, args: readonly unknown[]) => unknown;
   /** Whether shapes, dtypes and devices must be those of the forward pass. */
   readonly checks: boolean;
   /** Whether it ends at the last tensor that was saved. */
@@ -58,6 +60,10 @@ class AllRecomputed extends Error {}
 const allRecomputed = new AllRecomputed('checkpoint: a recomputation ended early');
 
 export class Recomputation {
+  readonly fn: CheckpointedFunction;
+  fnAgain: CheckpointedFunction | null = null;
+  readonly enclosing: Recomputation | null;
+  private readonly nested = new NestedCalls<Recomputation>();
   private readonly plan: RecomputePlan;
   private readonly saved: Saved[] = [];
   private readonly needGrad: readonly boolean[];
@@ -86,8 +92,10 @@ export class Recomputation {
     return saved;
   };
 
-  constructor(args: readonly unknown[], plan: RecomputePlan) {
+  constructor(fn: CheckpointedFunction, args: readonly unknown[], plan: RecomputePlan) {
+    this.fn = fn;
     this.plan = plan;
+    this.enclosing = NestedCalls.enter<Recomputation>(this);
     const tensors = tree.tensors(args);
     this.needGrad = tensors.map((t) => t.requiresGrad);
     // Those in instances of classes have no places: the instances themselves are passed again.
@@ -101,9 +109,11 @@ export class Recomputation {
 
   /** Runs the forward pass; its ops save nothing but places. */
   forward<T>(fn: () => T): T {
+    const onNested = (): unknown => this.needed++;
+    const run = (): T => this.nested.forward(this, onNested, fn);
     let result: T;
     try {
-      result = scope(() => autograd.savedTensorsHooks(this.pack, unpack, fn, { release }));
+      result = scope(() => autograd.savedTensorsHooks(this.pack, unpack, run, { release }));
     } catch (error) {
       this.end();
       throw error;
@@ -122,6 +132,10 @@ export class Recomputation {
   release(saved: Saved): void {
     drop(saved);
     saved.isReleased = true;
+    this.needOneLess();
+  }
+
+  private needOneLess(): void {
     this.needed--;
     if (this.needed === 0 && this.isComplete) this.end();
   }
@@ -131,13 +145,24 @@ export class Recomputation {
     this.kept = null;
     this.args = [];
     this.plan.end();
+    this.enclosing?.endNested();
+  }
+
+  private endNested(): void {
+    this.nested.endOne(() => this.saved.flatMap(({ value }) => value ?? []));
+    this.needOneLess();
   }
 
   private recompute(): void {
-    const { saved, plan, isComplete } = this;
-    dropAtEnd(saved);
+    const { saved, nested, plan, isComplete } = this;
+    const fn = this.functionNow();
+    this.dropAtEnd();
     const { args, ours } = this.arguments();
     let count = 0;
+    const stopAtLast = (): void => {
+      const isLast = count === saved.length && nested.areAllCalledAgain;
+      if (plan.stopsEarly && isLast) throw allRecomputed;
+    };
     // The first tensor on each memory owns it, unless gradients with a graph may need it.
     const inOwnMemory = isGradEnabled() || compiler.isCompiling() ? scope : owned;
     const found: (Tensor | null)[] = [];
@@ -145,23 +170,24 @@ export class Recomputation {
     const collect = (t: Tensor): { t: Tensor } => {
       const place = saved[count++];
       if (place !== undefined) found.push(place.isReleased ? null : retained(t.detach()));
-      if (plan.stopsEarly && count === saved.length) throw allRecomputed;
+      stopAtLast();
       return { t };
     };
-    const again = (): unknown => enableGrad(() => plan.run(args));
+    const run = (): unknown => enableGrad(() => plan.run(fn, args));
+    const again = (): readonly (Tensor | null)[] => {
+      try {
+        autograd.savedTensorsHooks(collect, ({ t }) => t, run);
+      } catch (error) {
+        if (error !== allRecomputed) throw withAdvice(error);
+      }
+      return found;
+    };
     try {
-      inOwnMemory(() => {
-        try {
-          autograd.savedTensorsHooks(collect, ({ t }) => t, again);
-        } catch (error) {
-          if (error !== allRecomputed) throw error;
-        }
-        return found;
-      });
+      nested.again(inOwnMemory, again, stopAtLast);
     } finally {
       for (const t of found) t?.release();
     }
-    for (const t of ours) t.dispose();
+    nested.keep(ours);
     this.put(found);
     if (count < saved.length || (isComplete && count > saved.length))
       throw this.differs(saved.length, count);
@@ -185,6 +211,31 @@ export class Recomputation {
     }
   }
 
+  /** The function; a nested one, which closes over tensors, from a recomputation around it. */
+  private functionNow(): CheckpointedFunction {
+    const { enclosing } = this;
+    if (enclosing?.isComplete !== true) return this.fn;
+    if (this.fnAgain === null) enclosing.recompute();
+    if (this.fnAgain !== null) return this.fnAgain;
+    throw new AutogradError(
+      'checkpoint: the recomputation of a checkpoint did not call the checkpoint that the ' +
+        `forward pass called in it. ${MUST_DO_THE_SAME}`,
+      { op: 'checkpoint' },
+    );
+  }
+
+  /**
+   * Values of a graph that is retained, or of a pass that throws, are not kept for the next one.
+   * The callback lives until then, and all that the closures of its function share.
+   */
+  private dropAtEnd(): void {
+    const dropAll = (): void => {
+      this.saved.forEach(drop);
+      this.nested.drop([]);
+    };
+    autograd.queueCallback(dropAll, dropAll);
+  }
+
   /** The arguments of the forward pass, and tensors that stand for some of them. */
   private arguments(): { args: readonly unknown[]; ours: readonly Tensor[] } {
     const kept = (this.kept as KeptTensors).get();
@@ -204,9 +255,7 @@ export class Recomputation {
     return new AutogradError(
       'checkpoint: a different number of tensors was saved during the original forward and ' +
         `recomputation. Number of tensors saved during forward: ${before}. Number of tensors ` +
-        `saved during recomputation: ${now}. The function must do the same each time that it ` +
-        'runs: it may depend on its arguments and on what does not change between forward and ' +
-        'backward.',
+        `saved during recomputation: ${now}. ${MUST_DO_THE_SAME}`,
       { op: 'checkpoint', expected: before, given: now },
     );
   }
@@ -231,6 +280,19 @@ export class Recomputation {
   }
 }
 
+const MUST_DO_THE_SAME =
+  'The function must do the same each time that it runs: it may depend on its arguments and on ' +
+  'what does not change between forward and backward.';
+
+/** The program sees no scope that could have ended. */
+function withAdvice(error: unknown): unknown {
+  if (error instanceof FreedError)
+    error.message +=
+      '\n  in the recomputation of a checkpoint. Its forward pass freed what its function did not ' +
+      'return: pass what is stored for later runs, such as a table in an attribute, to keep().';
+  return error;
+}
+
 /** Leaves the scopes that the function opens itself. */
 function retained(t: Tensor): Tensor {
   t.retain();
@@ -239,15 +301,6 @@ function retained(t: Tensor): Tensor {
 
 const unpack = (saved: Saved): Tensor => saved.of.unpack(saved);
 const release = (saved: Saved): void => saved.of.release(saved);
-
-/**
- * Values of a graph that is retained, or of a pass that throws, are not kept for the next one. The
- * callback lives until then, and all that the closures of its function share.
- */
-function dropAtEnd(saved: readonly Saved[]): void {
-  const dropAll = (): void => saved.forEach(drop);
-  autograd.queueCallback(dropAll, dropAll);
-}
 
 const owned = <T>(fn: () => T): T => memory.owned(fn, { allowOthers: true });
 

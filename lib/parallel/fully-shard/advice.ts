@@ -1,5 +1,5 @@
 /** What errors add about a parameter that is not whole at the time, and what the program can do. */
-import type { nn } from '../../index.js';
+import { autograd, type nn } from '../../index.js';
 
 /** Who shards the parameter. Its path is known after the first forward of the root. */
 export interface Owner {
@@ -17,6 +17,7 @@ export const namesOf = (modules: readonly nn.AnyModule[]): string =>
 
 /** About the memory of a whole parameter, which was freed. */
 export function adviceOnWhole(owner: Owner, parameter: string): string {
+  if (autograd.isInBackward()) return adviceInBackward(owner, parameter);
   if (owner.op !== 'fullyShard') return adviceOnFlat(parameter);
   return (
     `It is the whole parameter "${parameter}" of ${nameOf(owner)}, which is in memory only while ` +
@@ -24,6 +25,13 @@ export function adviceOnWhole(owner: Owner, parameter: string): string {
     'unshard() on the module first.'
   );
 }
+
+/** About a whole parameter that backward needs and did not gather. */
+const adviceInBackward = (owner: Owner, parameter: string): string =>
+  `Backward gathers the parameter "${parameter}" of ${nameOf(owner)} when a gradient reaches a ` +
+  'tensor that its forward returned: alone, or in arrays, objects, Maps, Sets and properties of ' +
+  'instances. Those in private fields, getters and closures of results, and those that forward ' +
+  'stores elsewhere, are not followed: return them, too.';
 
 /** About a sharded parameter among tensors that are not distributed. */
 export function adviceOnShard(owner: Owner, parameter: string): string {

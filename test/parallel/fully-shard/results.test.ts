@@ -1,11 +1,12 @@
 /** `forward` of a sharded module may return tensors in any kind of object. */
+import assert from 'node:assert/strict';
 import {
   DistributedDataParallel,
   FullyShardedDataParallel,
   fullyShard,
   launch,
 } from '../../../lib/distributed.js';
-import { manualSeed, nn, ones, type Tensor } from '../../../lib/index.js';
+import { manualSeed, nn, noGrad, ones, scope, type Tensor } from '../../../lib/index.js';
 import { assertAlike } from '../compare.js';
 
 class Output {
@@ -97,4 +98,49 @@ describe('a sharded module whose forward returns', () => {
           await assertAlike(m, plain, 'gradients', 0);
         });
       });
+});
+
+class Private {
+  readonly #t: Tensor;
+  constructor(t: Tensor) {
+    this.#t = t;
+  }
+  get t(): Tensor {
+    return this.#t;
+  }
+}
+
+/** Results in which tensors are not found, and the way back. */
+const UNSEEN: typeof KINDS = {
+  'a private field': [(t) => new Private(t), (r: Private) => r.t],
+  'a closure': [(t) => () => t, (r: () => Tensor) => r()],
+  'a private field beside a property': [
+    (t) => Object.assign(new Private(t), { sum: t.sum() }),
+    (r: Private) => r.t,
+  ],
+};
+
+describe('a sharded module whose forward returns a tensor in', () => {
+  for (const [kind, [pack, back]] of Object.entries(UNSEEN)) {
+    for (const way of ['fullyShard', 'FullyShardedDataParallel'])
+      it(`${kind} fails in backward with what is followed: ${way}`, async () => {
+        await launch(2, async () => {
+          const run = (WAYS[way] as (m: Model) => Run)(modelOf(pack));
+          const loss = back(run(ones([1, 2])) as never).sum();
+          assert.throws(() => loss.backward(), {
+            message:
+              /Backward gathers the parameter "block\.l\.weight".* properties of instances\. .* return them, too/,
+          });
+        });
+      });
+
+    it(`${kind}, freed by a scope, says what is followed`, () => {
+      const m = modelOf(pack);
+      const t = back(noGrad(() => scope(() => m(ones([1, 2])))) as never);
+      assert.throws(() => t.sum(), {
+        code: 'ERR_FREED',
+        message: /not in private fields, getters and closures/,
+      });
+    });
+  }
 });
