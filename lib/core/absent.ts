@@ -10,7 +10,7 @@ declare const text: unique symbol;
 
 /** The type of a name that is not there. Its argument says what to use instead. */
 export interface Absent<Text extends string> {
-  /** @internal */
+  /** What to use instead. */
   readonly [text]: Text;
 }
 
