@@ -5,6 +5,7 @@ import * as entry from './distributed.js';
 
 export type { Stateful } from './checkpoint/state/paths.js';
 export type { CheckpointState, CheckpointValue } from './checkpoint/state/values.js';
+export * from './core/absent-names/distributed.js';
 export {
   type CollectiveDetails,
   CollectiveError,

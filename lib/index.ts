@@ -1,5 +1,7 @@
 /** Shardwise: tensors, automatic differentiation, `nn`, `optim` and `compile`, on CPU and CUDA. */
 import './runtime.js';
+import { addAbsent, refuseIndices, refuseSnakeCase } from './core/absent.js';
+import { absentMethods } from './core/absent-names/tensor.js';
 import { declareExports } from './core/library-exports.js';
 import * as entry from './index.js';
 
@@ -44,6 +46,7 @@ export {
 } from './compile/compile.js';
 export * as compiler from './compile/compiler.js';
 export * as inductor from './compile/inductor.js';
+export * from './core/absent-names/shardwise.js';
 export {
   Device,
   type DeviceName,
@@ -101,3 +104,9 @@ export * as optim from './optim/index.js';
 export * as profiler from './profiler/index.js';
 
 declareExports(entry);
+
+const { Tensor, nn, optim } = entry;
+addAbsent(Tensor.prototype, absentMethods);
+refuseIndices(Tensor.prototype);
+for (const Class of [Tensor, nn.Module, optim.Optimizer, optim.lrScheduler.LRScheduler])
+  refuseSnakeCase(Class.name, Class.prototype);

@@ -4,7 +4,7 @@
 const path = require('node:path');
 const { readdirSync, readFileSync, writeFileSync } = require('node:fs');
 const { buildSync } = require('esbuild');
-const { nameClasses } = require('./class-names.cjs');
+const { bundleText } = require('./bundle-text.cjs');
 
 const root = path.resolve(__dirname, '..');
 const shared = {
@@ -39,7 +39,7 @@ for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).fil
   name.endsWith('.js'),
 )) {
   const text = readFileSync(path.join(root, 'dist', file), 'utf8');
-  const named = nameClasses(text.replace(/^\/\/ lib\/.*\n/gm, '')); // the files that code is from
+  const named = bundleText(text.replace(/^\/\/ lib\/.*\n/gm, '')); // the files that code is from
   if (named !== text) writeFileSync(path.join(root, 'dist', file), named);
 }
 buildSync({

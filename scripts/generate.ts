@@ -1,17 +1,16 @@
-/** Writes native/generated from the op table. With --check, fails if what is committed differs. */
+/**
+ * Writes native/generated from the op table, and lib/core/absent-names from the names that are not
+ * there. With --check, fails if what is committed differs.
+ */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type AnyOp, allOps, snakeCase } from '../lib/core/op.js';
 import '../lib/ops/index.js';
+import { absentFile, absentPlaces } from './generate-absent.js';
 import { contractTable } from './generate-contracts.js';
 
-const folder = path.resolve(
-  path.dirname(fileURLToPath(import.meta.url)),
-  '..',
-  'native',
-  'generated',
-);
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
 const banner = '// Written by `npm run generate` from lib/ops. Do not edit.\n';
 
 /** The entries of each kernel, in the order of kernel names. */
@@ -73,19 +72,31 @@ const upper = (word: string): string => word.slice(0, 1).toUpperCase() + word.sl
 
 const kernels = opsByKernel();
 const ops = kernels.map(([op]) => op as AnyOp);
-const files: Record<string, string> = {
+const native: Record<string, string> = {
   'kernel_table.def': kernelTable(ops),
   'op_params.h': paramStructs(ops),
   'pointwise_ops.inc': pointwiseOps(ops),
   'pointwise_costs.inc': pointwiseCosts(ops),
   'contracts.inc': banner + contractTable(kernels),
 };
+const files: [name: string, content: string, source: string][] = [
+  ...Object.entries(native).map(([name, content]): [string, string, string] => [
+    `native/generated/${name}`,
+    content,
+    'the op table',
+  ]),
+  ...absentPlaces.map((place): [string, string, string] => [
+    `lib/core/absent-names/${place.file}.ts`,
+    absentFile(place),
+    'scripts/absent-names',
+  ]),
+];
 let stale = 0;
-for (const [name, content] of Object.entries(files)) {
-  const file = path.join(folder, name);
+for (const [name, content, source] of files) {
+  const file = path.join(root, name);
   if (!process.argv.includes('--check')) writeFileSync(file, content);
   else if (readFileSync(file, 'utf8') !== content) {
-    console.error(`native/generated/${name} differs from the op table: run npm run generate`);
+    console.error(`${name} differs from ${source}: run npm run generate`);
     stale++;
   }
 }

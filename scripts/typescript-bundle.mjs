@@ -17,7 +17,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
-const { nameClasses } = createRequire(import.meta.url)('./class-names.cjs');
+const { bundleText } = createRequire(import.meta.url)('./bundle-text.cjs');
 
 const here = fileURLToPath(import.meta.url);
 const lib = fileURLToPath(new URL('../lib/', import.meta.url));
@@ -93,7 +93,7 @@ async function build(entryPoints, folder, bundles) {
   for (const { path: file, text } of outputFiles) {
     const to = path.join(made, path.relative(folder, file));
     mkdirSync(path.dirname(to), { recursive: true });
-    writeFileSync(to, nameClasses(text));
+    writeFileSync(to, bundleText(text));
   }
   try {
     renameSync(made, folder);

@@ -1,4 +1,5 @@
 /** The `autograd` namespace: automatic differentiation beside the methods of tensors. */
+export * from '../core/absent-names/autograd.js';
 export { AccumulateGrad } from './accumulate-grad.js';
 export { isAnomalyEnabled, setDetectAnomaly } from './anomaly.js';
 export { type BackwardOptions, backward, type GradOptions, grad } from './backward.js';

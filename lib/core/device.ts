@@ -19,10 +19,21 @@ export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}` | 'meta';
 const META_CODE = -1;
 
 /**
+ * The first value in a tensor that `structuredClone` refuses, and prints: the memory of a tensor
+ * belongs to its thread. A property of devices, because tensors are many and devices are few.
+ */
+const NOT_CLONEABLE = Symbol(
+  'a tensor, which belongs to its thread: send await x.read() and x.shape, and call ' +
+    'tensor(values).reshape(shape) there; see docs/worker-threads.md',
+);
+
+/**
  * A device that holds tensors. Instances are interned, so `===` compares them. Each of several
  * ranks in a process has its own instances.
  */
 export class Device {
+  /** @internal */
+  readonly notCloneable = NOT_CLONEABLE;
   /** `cpu`, `cuda` or `meta`. */
   readonly type: DeviceType | 'meta';
   /** The number of the device among those of its type. */
@@ -51,6 +62,11 @@ export class Device {
     return this.runtime === currentRuntime()
       ? name
       : `${name} of ${this.runtime.label ?? 'the main program'}`;
+  }
+
+  /** What `console.log` prints. @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `Device(${this})`;
   }
 }
 

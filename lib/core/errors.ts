@@ -105,6 +105,18 @@ export class ArgumentError extends ShardwiseError {
 }
 
 /**
+ * Thrown for a name of PyTorch, NumPy or TensorFlow.js that is not there; the message has what to
+ * use instead.
+ *
+ * @see Python `AttributeError`
+ */
+export class AttributeError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('ERR_ATTRIBUTE', message, details);
+  }
+}
+
+/**
  * Thrown when a tensor is used whose memory was freed by `dispose`, by its scope, or by
  * `resize_(0)`.
  */

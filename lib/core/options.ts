@@ -2,6 +2,7 @@
  * Checks of options. Every error names the function, the option, what was expected and what was
  * given.
  */
+import { absenceOf } from './absent.js';
 import { ArgumentError } from './errors.js';
 
 /** Bounds of a finite number. */
@@ -131,6 +132,8 @@ export function kindOf(value: object): string {
 
 /** The same for functions and callable objects such as modules; never the source text. */
 export function functionOf(value: object): string {
+  const absence = absenceOf(value);
+  if (absence !== undefined) return absence;
   if (!/Function$/.test(value.constructor?.name ?? 'Function')) return kindOf(value);
   const isClass = Function.prototype.toString.call(value).startsWith('class');
   return isClass ? `the class ${(value as { name?: unknown }).name}` : 'a function';

@@ -2,6 +2,7 @@
  * The tensor: metadata in JavaScript, bytes in a {@link Storage}. The files of lib/ops add the
  * methods of ops by declaration merging, so "go to definition" leads to the op.
  */
+import type { Absent } from './absent.js';
 import type { Conversion } from './autocast.js';
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
@@ -24,11 +25,8 @@ export interface VersionCounter {
 
 /** A multi-dimensional array of one element type on one device. */
 export class Tensor {
-  /**
-   * Always undefined: JavaScript has no syntax that could index a tensor. Where PyTorch has `x[i]`,
-   * use `x.select(0, i)`; for `x[a:b]` and `x[ids]` `x.slice(0, a, b)` and `x.index([ids])`.
-   */
-  readonly [index: number]: undefined;
+  /** Throws. PyTorch's `x[i]`, `x[a:b]`, `x[ids]` are `select(0, i)`, `slice(0, a, b)`, `index`. */
+  readonly [index: number]: Absent<'x[i] is not there: use x.select(0, i), or x.indexPut_ to write'>;
   /** @internal {@link shape} for the library itself, which reads plain arrays faster */
   sizes: Shape;
   /** @internal */

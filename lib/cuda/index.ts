@@ -24,6 +24,7 @@ import { nativeError } from '../native/guard.js';
 import type { NativeMemoryStats, NativeSegment } from '../native/memory-calls.js';
 import { type CudaStatus, cudaStatus, requireCuda } from './status.js';
 
+export * from '../core/absent-names/cuda.js';
 export type { CudaStatus } from './status.js';
 
 /**

@@ -1,5 +1,6 @@
 /** The `nn.functional` namespace: the computations of layers as functions of tensors. */
 
+export * from '../core/absent-names/functional.js';
 export { elu, gelu, leakyRelu, relu, sigmoid, silu, softplus, tanh } from '../ops/activation.js';
 export { addRmsNorm } from '../ops/add-rms-norm.js';
 export { scaledDotProductAttention } from '../ops/attention.js';

@@ -1,6 +1,7 @@
 /** Layers and containers, with PyTorch's names and parameter names. */
 import './module-state.js';
 
+export * from '../core/absent-names/nn.js';
 export * from './activations.js';
 export * from './activations-in-place.js';
 export * from './attention.js';

@@ -10,6 +10,8 @@ import type { Tensor } from '../core/tensor.js';
 import { alongside, requireTensor } from '../ops/operand.js';
 import { randn } from '../ops/random-factories.js';
 
+export * from '../core/absent-names/init.js';
+
 /** Activation after a layer, which decides the gain of its weights. */
 export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leaky_relu' | 'selu';
 

@@ -11,6 +11,8 @@ import { requireTensor, requireTensors } from '../ops/operand.js';
 import { pad } from '../ops/padding.js';
 import { normOfAll } from './total-norm.js';
 
+export * from '../core/absent-names/utils.js';
+
 /** The parameters as a list. A tensor is iterable, too, so it is tested first. */
 function tensorsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[] {
   if (parameters instanceof Tensor) return [parameters];

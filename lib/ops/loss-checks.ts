@@ -1,8 +1,9 @@
 /** The common part of losses: checks of operands, and the reduction of element losses. */
+import { callSite } from '../core/call-site.js';
 import { bool, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { shown } from '../core/options.js';
-import { formatShape, sameShape } from '../core/shape.js';
+import { broadcastShapes, formatShape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { requirePair } from './operand.js';
 
@@ -57,6 +58,32 @@ export function checkPair(
         `${target.dtype.name}; convert one with .float()`,
       { op },
     );
+}
+
+/** Places of the program that were warned. */
+const warned = new Set<string>();
+
+/**
+ * Warns once at each place of the program that gives a loss a target in another shape: `[4, 1]` and
+ * `[4]` broadcast to `[4, 4]`, and the loss compares each prediction with every target.
+ *
+ * @throws ShapeError if the shapes do not broadcast
+ * @see PyTorch `torch.nn.functional.mse_loss`, which warns, too
+ * @internal
+ */
+export function warnOfBroadcast(op: string, input: Tensor, target: Tensor): void {
+  if (sameShape(input.sizes, target.sizes)) return;
+  const [x, y] = [formatShape(input.sizes), formatShape(target.sizes)];
+  const shape = formatShape(broadcastShapes(input.sizes, target.sizes, op));
+  const site = callSite();
+  if (warned.has(site)) return;
+  warned.add(site);
+  process.emitWarning(
+    `${op}: expected a target in the shape of the input, ${x}, got ${y}; both broadcast to ` +
+      `${shape}. Use target.reshape(input.shape), or expand the target to say that this is meant` +
+      `${site === '' ? '' : `. At ${site}`}`,
+    'BroadcastWarning',
+  );
 }
 
 /** Reduces element losses: returns them, their sum, or their mean. @internal */

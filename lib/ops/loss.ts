@@ -17,6 +17,7 @@ import {
   type LossReduction,
   reduceElements,
   requireSameShape,
+  warnOfBroadcast,
 } from './loss-checks.js';
 import { requireNumbers, requirePair } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -49,6 +50,7 @@ export const mseLoss = underName(
     'mseLoss(input, /, target, *, reduction)',
     (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
       checkPair('mseLoss', input, target, reduction);
+      warnOfBroadcast('mseLoss', input, target);
       const [x, y] = spread(...autocastOperands('float32', [input, target] as const));
       return reduceElements(x.sub(y).square(), reduction);
     },
@@ -67,6 +69,7 @@ export const l1Loss = underName(
     'l1Loss(input, /, target, *, reduction)',
     (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
       checkPair('l1Loss', input, target, reduction);
+      warnOfBroadcast('l1Loss', input, target);
       const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
       return reduceElements(x.sub(y).abs(), reduction);
     },
@@ -155,6 +158,7 @@ export const smoothL1Loss = defineComposite(
       { reduction = 'mean', beta = 1 }: LossOptions & { beta?: number } = {},
     ): Tensor => {
       checkPair('smoothL1Loss', input, target, reduction);
+      warnOfBroadcast('smoothL1Loss', input, target);
       const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
       checkNumber('smoothL1Loss', 'beta', beta, { from: 0 });
       if (beta === 0) return l1Loss(x, y, { reduction });
@@ -187,6 +191,7 @@ export const huberLoss = defineComposite(
     'huberLoss(input, /, target, reduction, delta)',
     (input: Tensor, target: Tensor, reduction: LossReduction = 'mean', delta = 1): Tensor => {
       checkPair('huberLoss', input, target, reduction);
+      warnOfBroadcast('huberLoss', input, target);
       checkNumber('huberLoss', 'delta', delta, { above: 0 });
       return smoothL1Loss(input, target, { reduction, beta: delta }).mul(delta);
     },

@@ -1,4 +1,5 @@
 /** Optimizers, with PyTorch's names, hyperparameters and state. */
+export * from '../core/absent-names/optim.js';
 export { Adam, type AdamOptions, AdamW } from './adam.js';
 export * as lrScheduler from './lr-scheduler/index.js';
 export {

@@ -2,6 +2,7 @@
  * Checked by tsc alone: a function, its method and its in-place method take the same arguments. Of
  * overloads, only the last is compared.
  */
+import type { Absent } from '../../lib/core/absent.js';
 import type * as shardwise from '../../lib/index.js';
 import type { Tensor } from '../../lib/index.js';
 
@@ -41,16 +42,21 @@ type FunctionsThatDiffer = {
     : K;
 }[Shared];
 
+/** Members of tensors, without those that stand for absent ones. */
+type Present = {
+  [K in keyof Tensor as Tensor[K] extends Absent<string> ? never : K]: Tensor[K];
+};
+
 /** Names whose in-place method takes other arguments. */
 type TwinsThatDiffer = {
-  [K in keyof Tensor]: K extends string
-    ? `${K}_` extends keyof Tensor
-      ? Same<Arguments<Tensor[K]>, Arguments<Tensor[`${K}_` & keyof Tensor]>> extends true
+  [K in keyof Present]: K extends string
+    ? `${K}_` extends keyof Present
+      ? Same<Arguments<Tensor[K]>, Arguments<Tensor[`${K}_` & keyof Present]>> extends true
         ? never
         : K
       : never
     : never;
-}[keyof Tensor];
+}[keyof Present];
 
 /**
  * As in PyTorch: the methods also take sizes one by one; `x.where(condition, other)` has the

@@ -2,6 +2,7 @@
  * A public function either succeeds or throws an error of the library, whatever its arguments are.
  */
 import assert from 'node:assert/strict';
+import { absenceOf } from '../../lib/core/absent.js';
 import * as shardwise from '../../lib/index.js';
 import {
   amp,
@@ -34,10 +35,14 @@ import {
   rawErrors,
 } from './bad-arguments.js';
 
+/** Whether a value is a function or a class, and stands for no absent one. */
+const isGiven = (value: unknown): value is AnyFunction | AnyClass =>
+  typeof value === 'function' && absenceOf(value) === undefined;
+
 /** The functions and classes of a namespace. */
 const members = (namespace: object): [name: string, member: AnyFunction | AnyClass][] =>
-  Object.entries(namespace).filter(
-    (entry): entry is [string, AnyFunction | AnyClass] => typeof entry[1] === 'function',
+  Object.entries(namespace).filter((entry): entry is [string, AnyFunction | AnyClass] =>
+    isGiven(entry[1]),
   );
 
 /** A class as a function that returns an instance. */
@@ -292,7 +297,7 @@ describe('a bad argument', function () {
 
   it('of a setter, or of a value that the package returns, never ends in a raw error', async () => {
     const setters = Object.entries(Object.getOwnPropertyDescriptors(Tensor.prototype)).flatMap(
-      ([name, { set }]) => (set === undefined ? [] : [[name, set as AnyFunction] as const]),
+      ([name, { set }]) => (isGiven(set) ? [[name, set as AnyFunction] as const] : []),
     );
     const failures: string[] = [];
     for (const [name, set] of setters)

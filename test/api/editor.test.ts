@@ -45,6 +45,13 @@ function parametersShown(call: string): string[][] {
   );
 }
 
+function errorsShown(call: string): string[] {
+  const { service } = edited(call);
+  return service
+    .getSemanticDiagnostics(file)
+    .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
+}
+
 describe('an editor', function () {
   this.timeout(180_000); // TypeScript reads the whole library
 
@@ -73,5 +80,24 @@ describe('an editor', function () {
     assert.deepEqual(optionsOffered('x.sum({ | })'), ['dim', 'dtype', 'keepdim']);
     assert.deepEqual(optionsOffered('x.sum(1, { | })'), ['dtype', 'keepdim']);
     assert.deepEqual(optionsOffered('x.topk(2, { | })'), ['dim', 'largest', 'sorted']);
+  });
+
+  it('says of a name that is not there what to use instead, and strikes it out', () => {
+    const module = "import { nn } from '../../lib/index.js';\n";
+    assert.match(
+      errorsShown(`${module}new nn.Conv2d(1, 2, 3);`)[0] ?? '',
+      /nn\.Conv2d is not there/,
+    );
+    assert.match(
+      errorsShown('x.numpy();')[0] ?? '',
+      /Tensor\.numpy is not there: await x\.read\(\)/,
+    );
+    assert.match(errorsShown('x[0]?.item();')[0] ?? '', /use x\.select\(0, i\)/);
+    const { service, at } = edited('x.|');
+    const { entries = [] } = service.getCompletionsAtPosition(file, at, {}) ?? {};
+    const modifiers = (name: string) =>
+      entries.find((entry) => entry.name === name)?.kindModifiers ?? '';
+    assert.match(modifiers('numpy'), /deprecated/);
+    assert.doesNotMatch(modifiers('tolist'), /deprecated/);
   });
 });
