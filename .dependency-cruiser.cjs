@@ -21,7 +21,7 @@ const layers = {
   library: ['core', 'autograd'],
   compile: ['core', 'ops', 'autograd', 'native', 'eager'],
   spmd: ['core', 'ops', 'autograd', 'distributed', 'dtensor', 'nn', 'optim', 'compile'],
-  testing: ['core', 'ops', 'cuda', 'autograd', 'compile', 'distributed'],
+  testing: ['core', 'ops', 'cuda', 'autograd', 'compile', 'distributed', 'dtensor'],
   cli: ['core', 'files', 'native', 'cuda', 'memory', 'distributed'],
 };
 

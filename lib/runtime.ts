@@ -16,6 +16,7 @@ import { moduleCalls } from './core/module-calls.js';
 import { formatTensor } from './core/print.js';
 import { directEffects } from './core/set-storage.js';
 import { formatShape } from './core/shape.js';
+import { Storage } from './core/storage.js';
 import { Tensor } from './core/tensor.js';
 import { rawArray } from './core/values.js';
 import { requireCuda } from './cuda/status.js';
@@ -109,6 +110,21 @@ Object.defineProperty(Tensor.prototype, Symbol.toPrimitive, {
 Object.defineProperty(Tensor.prototype, 'toJSON', {
   value(this: Tensor) {
     return this.tolist();
+  },
+});
+
+/**
+ * `assert.deepEqual` compares and prints the fields of tensors, not their values: equal tensors would
+ * differ. It asks for this tag; other comparisons, which do so too, have testers for tensors.
+ */
+Object.defineProperty(Storage.prototype, Symbol.toStringTag, {
+  get(): string {
+    if (!new Error().stack?.includes('node:internal/util/comparisons')) return 'Storage';
+    throw new ArgumentError(
+      'assert.deepEqual cannot compare tensors: use assertClose(actual, expected) of ' +
+        'shardwise/testing, or compare what tolist() gives',
+      { op: 'deepEqual' },
+    );
   },
 });
 

@@ -234,9 +234,11 @@ addMethod('isSetTo', function (other: Tensor) {
 addMethod(Symbol.iterator, rowsOf);
 function* rowsOf(this: Tensor): Generator<Tensor> {
   if (this.ndim === 0)
-    throw new ShapeError('a tensor without dims cannot be iterated over; use item()', {
-      shape: this.sizes,
-    });
+    throw new ShapeError(
+      'a tensor without dims cannot be iterated over; use item(). A test that compares tensors needs ' +
+        'assertClose or tensorEquality of shardwise/testing.',
+      { shape: this.sizes },
+    );
   for (let i = 0; i < (this.sizes[0] as number); i++) yield this.select(0, i);
 }
 markLibraryGenerator(rowsOf);

@@ -132,6 +132,19 @@ function ofRank(error: unknown): unknown {
     details.leftBehind === undefined
       ? ''
       : ` (still running: rank ${details.leftBehind.join(', ')})`;
-  cause.message = `rank ${details.rank}: ${cause.message}${open}`;
-  return cause;
+  return prefixed(cause, `rank ${details.rank}: `, open) ? cause : error;
+}
+
+/** Changes the message and the stack, of which runners print either; false for a frozen error. */
+function prefixed(error: Error, before: string, after: string): boolean {
+  const { message, stack = '' } = error;
+  const text = `${before}${message}${after}`;
+  if (!Reflect.set(error, 'message', text)) return false;
+  if (!error.stack?.includes(text))
+    Reflect.set(
+      error,
+      'stack',
+      stack.replace(message, () => text),
+    );
+  return true;
 }

@@ -2,6 +2,8 @@
  * Serializes errors between processes. Node's own serialization loses the class and the properties
  * of an error.
  */
+import { AssertionError } from 'node:assert';
+import { inspect } from 'node:util';
 import * as ownErrors from '../../core/errors.js';
 
 /** @internal */
@@ -12,7 +14,14 @@ export interface SentError {
   readonly stack: string | undefined;
   readonly code: unknown;
   readonly details: unknown;
+  readonly assertion: Assertion | undefined;
   readonly cause: SentError | undefined;
+}
+
+/** What a failed assertion compared, of `node:assert` or a library of assertions. */
+interface Assertion {
+  readonly actual: unknown;
+  readonly expected: unknown;
 }
 
 type ErrorClass = new (...args: never[]) => Error;
@@ -25,6 +34,7 @@ const builtIn: readonly ErrorClass[] = [
   SyntaxError,
   TypeError,
   URIError,
+  AssertionError,
 ];
 const classes = new Map<string, ErrorClass>(
   [...builtIn, ...(Object.values(ownErrors).filter(isErrorClass) as ErrorClass[])].map((each) => [
@@ -47,6 +57,7 @@ export function sentError(error: unknown): SentError {
       stack: undefined,
       code: undefined,
       details: undefined,
+      assertion: undefined,
       cause: undefined,
     };
   const { code } = error as { code?: unknown };
@@ -57,15 +68,28 @@ export function sentError(error: unknown): SentError {
     stack: error.stack,
     code: typeof code === 'string' ? code : undefined,
     details: error instanceof ownErrors.ShardwiseError ? error.details : undefined,
+    assertion: assertionOf(error),
     cause: error.cause instanceof Error ? sentError(error.cause) : undefined,
   };
 }
 
-/** Without the details, which may hold values that cannot be sent. @internal */
-export function plainError({ details, cause, ...rest }: SentError): SentError {
+function assertionOf(error: object): Assertion | undefined {
+  if (!('actual' in error && 'expected' in error)) return undefined;
+  return { actual: error.actual, expected: error.expected };
+}
+
+/**
+ * Without the details, and with texts of what was compared: these may hold values that cannot be
+ * sent, such as tensors. @internal
+ */
+export function plainError({ details, assertion, cause, ...rest }: SentError): SentError {
   return {
     ...rest,
     details: undefined,
+    assertion: assertion && {
+      actual: inspect(assertion.actual),
+      expected: inspect(assertion.expected),
+    },
     cause: cause === undefined ? undefined : plainError(cause),
   };
 }
@@ -78,6 +102,7 @@ export function receivedError({
   stack,
   code,
   details,
+  assertion,
   cause,
 }: SentError): Error {
   const error = new Error(message, cause === undefined ? {} : { cause: receivedError(cause) });
@@ -86,6 +111,7 @@ export function receivedError({
   else Object.defineProperty(error, 'name', { value: name, configurable: true });
   Object.defineProperty(error, 'stack', { value: stack, configurable: true, writable: true });
   if (code !== undefined) Object.assign(error, { code });
+  if (assertion !== undefined) Object.assign(error, assertion);
   if (details !== undefined)
     Object.defineProperty(error, 'details', { value: details, configurable: true });
   return error;

@@ -1,0 +1,29 @@
+/** Makes `expect(a).toEqual(b)` of vitest and jest compare tensors by their values. */
+import { AssertionError } from 'node:assert';
+import { Tensor } from '../../core/tensor.js';
+import { assertClose } from './assert-close.js';
+
+/**
+ * A tester for `expect.addEqualityTesters([tensorEquality])` of vitest and jest, in a setup file:
+ * `toEqual`, `toStrictEqual`, `toContainEqual` and calls of mocks then compare tensors, at any
+ * depth, by shape, dtype, device and exact values. NaN equals NaN, as in `toEqual`, and 0 equals
+ * -0, as in `torch.equal`. Blocks until the values are known.
+ *
+ * @returns undefined for two values of which none is a tensor, which the runner compares itself
+ * @throws DistributedError for a collective that `local` ranks cannot wait for: use
+ * {@link assertCloseAsync}
+ * @example
+ * tensorEquality(tensor([1, 2]), ones([2]).add(tensor([0, 1]))); // true
+ */
+export function tensorEquality(a: unknown, b: unknown): boolean | undefined {
+  if (!(a instanceof Tensor) && !(b instanceof Tensor)) return undefined;
+  if (!(a instanceof Tensor) || !(b instanceof Tensor)) return false;
+  if (a === b) return true;
+  try {
+    assertClose(a, b, { rtol: 0, atol: 0, equalNan: true });
+    return true;
+  } catch (error) {
+    if (error instanceof AssertionError) return false;
+    throw error;
+  }
+}
