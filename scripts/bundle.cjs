@@ -19,6 +19,8 @@ buildSync({
   entryPoints: [
     'lib/index.ts',
     'lib/compile/index.ts',
+    'lib/data/index.ts',
+    'lib/data/batch-worker.ts',
     'lib/distributed.ts',
     'lib/spmd/index.ts',
     'lib/testing/index.ts',
@@ -44,7 +46,7 @@ for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).fil
 }
 buildSync({
   ...shared,
-  entryPoints: ['index', 'compile/index', 'distributed', 'spmd/index', 'testing/index'].map(
+  entryPoints: ['index', 'compile/index', 'data/index', 'distributed', 'spmd/index', 'testing/index'].map(
     (entry) => `lib/${entry}.cts`,
   ),
   outbase: 'lib',

@@ -214,6 +214,13 @@ export class CheckpointError extends ShardwiseError {
   }
 }
 
+/** Thrown for a sample that cannot be loaded or put into a batch, and for a worker that has ended. */
+export class DataError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_DATA', message, details, options);
+  }
+}
+
 /** Thrown for code that tracing cannot record, and for a graph that is not well formed. */
 export class CompileError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {

@@ -84,6 +84,17 @@ export function packageFolder(): string {
   return root;
 }
 
+/**
+ * The file of a module that another process or thread runs, by its path in lib/: beside this one,
+ * or in dist/ if the package is bundled.
+ */
+export function moduleFile(name: string): string {
+  const folder = packageFolder();
+  const own = fileURLToPath(here as string);
+  const beside = path.resolve(own, '..', '..', `${name}${path.extname(own)}`);
+  return existsSync(beside) ? beside : path.join(folder, 'dist', `${name}.js`);
+}
+
 /** Where the addon lies, for processes that load it without the library; null if there is none. */
 export function findAddon(): string | null {
   const folder = packageFolder();

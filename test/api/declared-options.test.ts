@@ -15,7 +15,7 @@ import { calls, values } from './option-calls.js';
 import { type DeclaredOptions, declaredOptions } from './option-types.js';
 
 /** Not called: these need a GPU, or are JavaScript's own (`cause` of errors). */
-const uncalled = /^(Tensor\.cuda|new cuda\.\w+|new (distributed\.)?\w+Error)$/;
+const uncalled = /^(Tensor\.cuda|new cuda\.\w+|new (distributed\.|data\.)?\w+Error)$/;
 /** Entry points that share names with the one of one process; all of them are called. */
 const ofOtherEntries = /^(new )?(distributed|compile|testing)\./;
 /** Aliases of functions. */

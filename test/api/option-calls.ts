@@ -12,6 +12,12 @@ import {
 } from '../../lib/compile/index.js';
 import { allOps } from '../../lib/core/op.js';
 import { declarationOf } from '../../lib/core/signature.js';
+import {
+  DataLoader,
+  DistributedSampler,
+  RandomSampler,
+  tokenWindows,
+} from '../../lib/data/index.js';
 import * as shardwise from '../../lib/index.js';
 import {
   add,
@@ -45,6 +51,8 @@ export const values: Record<string, unknown> = {
   device: 'cpu', copy: true, nonBlocking: false, alpha: 2, out: ones([2, 2]), roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], managesArgs: [], runsAgain: () => true, when: () => true, communicates: true, keepsNoTensors: true, gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, name: 'count', tensor: x(), input: 1, other: 2, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, assign: true, setToNone: false, prepend: true, alwaysCall: true, release: () => {}, allowOthers: true, parameters: [], fwCompiler: () => {}, bwCompiler: () => {}, partitionFn: () => {}, decompositions: [], distribute: new Map(), gmTransformation: () => {}, parallelMode: {}, memory: () => [], inSteps: () => {}, enableGraphOptimization: true, enableInductor: true, dumpGraphs: false, bucketSizeMb: 1, prerequisites: [], applyAfter: [], maxIters: 2, rates: 'cpu', worldSize: 8, title: 'step', waits: 'use', measured: [], allowanceBytes: 0, donated: [], leastGain: 0, layouts: ['dp'], memoryBytes: 1e9, paramDtype: 'bfloat16', reduceDtype: 'float32', run: (f: (...all: unknown[]) => unknown, all: unknown[]) => f(...all), settings: 1, preservesRng: false, policy: () => 'preferSave', shardParameter: () => null, activities: ['cpu'], recordShapes: true, withModules: true, profileMemory: true, withStack: true, schedule: () => 'record', onTraceReady: () => {}, deviceTimer: 'events', wait: 1, warmup: 1, active: 1, repeat: 1, skipFirst: 1, groupByInputShape: false, groupByModule: false, groupByKernel: true, sortBy: 'count', rowLimit: 3, maxNameColumnWidth: 20, groupOf: () => '', isCausal: false,
   averageAttnWeights: false, needWeights: true, attnMask: zeros([3, 3]), keyPaddingMask: zeros([1, 3]), memoryIsCausal: false, tgtIsCausal: false, srcIsCausal: false, mask: zeros([3, 3]),
   memoryMask: zeros([3, 3]), tgtMask: zeros([3, 3]), srcMask: zeros([3, 3]), memoryKeyPaddingMask: zeros([1, 3]), tgtKeyPaddingMask: zeros([1, 3]), srcKeyPaddingMask: zeros([1, 3]), inputs: [leaf()],
+  'new data.DataLoader': { batchSize: 2, shuffle: true, seed: 1, bufferSize: 2, sampler: [0], batchSampler: [[0]], dropLast: true, numReplicas: 1, rank: 0, collateFn: () => 0, numWorkers: 0, prefetchFactor: 1 },
+  'new data.RandomSampler': { seed: 1 }, 'new data.DistributedSampler': { numReplicas: 1, rank: 0, shuffle: false, seed: 1 }, 'data.tokenWindows': { length: 1, stride: 1, dtype: 'uint16' },
 }; // biome-ignore format: a table
 
 const double = (options: Options) => ({ ...options }) as never;
@@ -169,6 +177,11 @@ export const calls: Calls = {
   'spmd.compile': (o) => spmd.compile(o),
   'spmd.GraphModuleTransformation': (o) => spmd.GraphModuleTransformation(o),
   'spmd.graphOptimizationPass': (o) => spmd.graphOptimizationPass(o),
+  'new data.DataLoader': (o) => new DataLoader([1, 2], o),
+  'new data.RandomSampler': (o) => new RandomSampler([1, 2], o),
+  'new data.DistributedSampler': (o) =>
+    new DistributedSampler([1, 2], { numReplicas: 2, rank: 0, ...o }),
+  'data.tokenWindows': (o) => tokenWindows([1, 2, 3], { length: 2, ...o }),
   'spmd.plan': (o) =>
     spmd.plan(
       () => ({ trainStep: (t: Tensor) => t.add(1), args: [ones([4])] }),

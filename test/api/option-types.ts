@@ -15,6 +15,7 @@ const prefixes = {
   'lib/distributed.ts': 'distributed.',
   'lib/compile/index.ts': 'compile.',
   'lib/spmd/index.ts': 'spmd.',
+  'lib/data/index.ts': 'data.',
   'lib/testing/index.ts': 'testing.',
 };
 type Entry = keyof typeof prefixes;

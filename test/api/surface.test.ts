@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import * as compileEntry from '../../lib/compile/index.js';
 import { absenceOf } from '../../lib/core/absent.js';
+import * as dataEntry from '../../lib/data/index.js';
 import * as distributedEntry from '../../lib/distributed.js';
 import * as shardwise from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
@@ -175,6 +176,13 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
         'scheduleCommWait removeCopyFromOptimizer splitFusedOptimizer getAllFusedOptimizerBlocks iterMoveGradsAndOptimizers ' +
         'findAllDescendants findNode getCommBlock getAllCommBlocks dumpGraphsToFiles timeline recordTimeline Timeline plan ' +
         'StepPlan',
+    ),
+  ],
+  'shardwise/data has its names': [
+    dataEntry,
+    list(
+      'DataLoader SequentialSampler RandomSampler DistributedSampler BatchSampler defaultCollate mapDataset importDataset ' +
+        'ndjson tokenWindows DataError',
     ),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],

@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import ts from 'typescript';
 import * as compiling from '../../lib/compile/index.js';
+import * as data from '../../lib/data/index.js';
 import * as distributed from '../../lib/distributed.js';
 import * as main from '../../lib/index.js';
 import * as spmd from '../../lib/spmd/index.js';
@@ -26,6 +27,7 @@ const entries = {
   'shardwise/distributed': distributed,
   'shardwise/compile': compiling,
   'shardwise/spmd': spmd,
+  'shardwise/data': data,
   'shardwise/testing': testing,
 };
 

@@ -46,7 +46,7 @@ export class Net extends nn.Module {
 }
 `;
 /** Every entry point, required by TypeScript. */
-const requiring = ['compile', 'distributed', 'spmd', 'testing']
+const requiring = ['compile', 'data', 'distributed', 'spmd', 'testing']
   .map((entry) => `import ${entry} = require('shardwise/${entry}');\nvoid ${entry};\n`)
   .join('')
   .concat('export const mesh: distributed.DeviceMesh | null = null;\n');

@@ -3,11 +3,9 @@
  * launcher.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import path from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 import { DistributedError } from '../../core/errors.js';
-import { findAddon, packageFolder } from '../../native/load.js';
+import { findAddon, moduleFile } from '../../native/load.js';
 import { removeSegmentsOf } from '../engines/shm-segments.js';
 import { RankOutput } from './worker-output.js';
 
@@ -75,6 +73,9 @@ interface Rank {
   threw: { at: number; message: string | null } | null;
   running: boolean;
 }
+
+/** What the process of each rank runs first. */
+const PRELOAD = 'distributed/launch/worker-preload';
 
 const now = (): number => performance.timeOrigin + performance.now();
 
@@ -155,7 +156,7 @@ export class RankProcesses {
   private spawn({ nodeArgs, file, args }: RankProgram, { env }: RankSettings): ChildProcess {
     return spawn(
       process.execPath,
-      [...nodeArgs, '--import', pathToFileURL(childModule()).href, file, ...args],
+      [...nodeArgs, '--import', pathToFileURL(moduleFile(PRELOAD)).href, file, ...args],
       {
         env: { ...process.env, ...env, SHARDWISE_LAUNCHER_ADDON: findAddon() ?? '' },
         stdio: ['ignore', this.options.prefixOutput ? 'pipe' : 'inherit', 'pipe', 'ipc'],
@@ -251,15 +252,6 @@ export class RankProcesses {
   private pause(ms: number): Promise<void> {
     return new Promise((resolve) => this.after(ms, resolve));
   }
-}
-
-/** The preload module: beside this file, or in dist/ if the package is bundled. */
-function childModule(): string {
-  const root = packageFolder();
-  const here = fileURLToPath(import.meta.url);
-  const beside = path.join(path.dirname(here), `worker-preload${path.extname(here)}`);
-  if (existsSync(beside)) return beside;
-  return path.join(root, 'dist', 'distributed', 'launch', 'worker-preload.js');
 }
 
 /** The error of a run in which a rank failed. @internal */
