@@ -46,9 +46,14 @@ for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).fil
 }
 buildSync({
   ...shared,
-  entryPoints: ['index', 'compile/index', 'data/index', 'distributed', 'spmd/index', 'testing/index'].map(
-    (entry) => `lib/${entry}.cts`,
-  ),
+  entryPoints: [
+    'index',
+    'compile/index',
+    'data/index',
+    'distributed',
+    'spmd/index',
+    'testing/index',
+  ].map((entry) => `lib/${entry}.cts`),
   outbase: 'lib',
   outdir: 'dist',
   outExtension: { '.js': '.cjs' },
