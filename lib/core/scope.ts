@@ -50,7 +50,8 @@ export class OpenScope {
    * const inside = ones([2]);
    * opened.leave();
    * const outside = ones([2]);
-   * opened.dispose(); // frees inside, and not outside
+   * opened.dispose();
+   * outside.tolist(); // [1, 1]
    */
   leave(): void {
     if (!this.ended) leaveScope(this.opened);

@@ -185,7 +185,11 @@ export class Tensor {
     return this.base;
   }
 
-  /** Size of a dim, or all sizes. @throws IndexError if `dim` is out of range. */
+  /**
+   * Size of a dim, or all sizes. @throws IndexError if `dim` is out of range
+   * @example
+   * ones([2, 3]).size(-1); // 3
+   */
   size(): Shape;
   size(dim: number | { dim: number }): number;
   size(dim?: number | { dim: number }): Shape | number {

@@ -16,7 +16,9 @@ export type Declare = ((title: string, body: () => unknown) => unknown) & {
 
 /** The functions of a runner, as mocha, jest and vitest have them. */
 export interface TestRunner {
+  /** Declares a suite. */
   describe: Declare;
+  /** Declares a test. */
   it: Declare;
 }
 

@@ -8,7 +8,7 @@ export const distributed: AbsentPlace = {
     { names: 'spawn run', advice: 'is not there: use launch(worldSize, fn)' },
     {
       names: 'DistributedSampler',
-      advice: 'is not there yet: take every getWorldSize()-th index, from getRank()',
+      advice: "is not there: import it from 'shardwise/data'",
     },
     {
       names: 'ProcessGroupNCCL ProcessGroupGloo',

@@ -15,9 +15,12 @@ export const shardwise: AbsentPlace = {
   prefix: 'shardwise.',
   groups: [
     {
-      names: 'DataLoader Dataset TensorDataset',
-      advice:
-        'is not there yet: randperm(n).split(batchSize) has batches of indices for x.index([ids])',
+      names: 'DataLoader BatchSampler RandomSampler SequentialSampler',
+      advice: "is not there: import it from 'shardwise/data'",
+    },
+    {
+      names: 'Dataset TensorDataset IterableDataset',
+      advice: "is not there: DataLoader of 'shardwise/data' takes arrays, objects and iterables",
     },
     { names: 'save', advice: 'is not there: use saveSafetensors or saveCheckpoint' },
     { names: 'load', advice: 'is not there: use loadSafetensors or loadCheckpoint' },

@@ -128,9 +128,10 @@ describe('the options that the types declare', function () {
   it('are accepted by the declared function, called with a tensor and the option alone', () => {
     const wrong: string[] = [];
     for (const [name, options] of declared) {
+      if (ofOtherEntries.test(name)) continue;
       const fn = publicFunction(name);
       const has = calls[name] === undefined ? declaredNames(name, names) : undefined;
-      if (fn === undefined || has === undefined || ofOtherEntries.test(name)) continue;
+      if (fn === undefined || has === undefined) continue;
       for (const option of options) {
         try {
           fn(ones([2, 2]), { [option]: option in values ? values[option] : 1 });

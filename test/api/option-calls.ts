@@ -38,6 +38,7 @@ import {
   zeros,
 } from '../../lib/index.js';
 import * as spmd from '../../lib/spmd/index.js';
+import { assertClose, assertCloseAsync, gpu, type TestRunner } from '../../lib/testing/index.js';
 import type { Calls, Options } from './distributed-option-calls.js';
 
 const x = () => ones([2, 2]);
@@ -52,6 +53,7 @@ export const values: Record<string, unknown> = {
   averageAttnWeights: false, needWeights: true, attnMask: zeros([3, 3]), keyPaddingMask: zeros([1, 3]), memoryIsCausal: false, tgtIsCausal: false, srcIsCausal: false, mask: zeros([3, 3]),
   memoryMask: zeros([3, 3]), tgtMask: zeros([3, 3]), srcMask: zeros([3, 3]), memoryKeyPaddingMask: zeros([1, 3]), tgtKeyPaddingMask: zeros([1, 3]), srcKeyPaddingMask: zeros([1, 3]), inputs: [leaf()],
   'new data.DataLoader': { batchSize: 2, shuffle: true, seed: 1, bufferSize: 2, sampler: [0], batchSampler: [[0]], dropLast: true, numReplicas: 1, rank: 0, collateFn: () => 0, numWorkers: 0, prefetchFactor: 1 },
+  equalNan: true, checkDtype: false, checkDevice: false, checkStride: true, message: 'other values', count: 1,
   'new data.RandomSampler': { seed: 1 }, 'new data.DistributedSampler': { numReplicas: 1, rank: 0, shuffle: false, seed: 1 }, 'data.tokenWindows': { length: 1, stride: 1, dtype: 'uint16' },
 }; // biome-ignore format: a table
 
@@ -105,6 +107,9 @@ const onlyOut: Calls = Object.fromEntries(
       return [name, (o: Options) => functions[name]?.(...operands, o)];
     }),
 );
+
+const declare = Object.assign(() => {}, { skip: () => {} });
+const noRunner: TestRunner = { describe: declare, it: declare };
 
 /** Calls of functions without a declaration, by their names in the types. */
 export const calls: Calls = {
@@ -182,6 +187,10 @@ export const calls: Calls = {
   'new data.DistributedSampler': (o) =>
     new DistributedSampler([1, 2], { numReplicas: 2, rank: 0, ...o }),
   'data.tokenWindows': (o) => tokenWindows([1, 2, 3], { length: 2, ...o }),
+  'testing.assertClose': (o) => assertClose(x(), x(), { rtol: 0, atol: 0, ...o }),
+  'testing.assertCloseAsync': (o) => assertCloseAsync(x(), x(), { rtol: 0, atol: 0, ...o }),
+  'testing.gpu.describe': (o) => gpu.using(noRunner).describe('on a GPU', () => {}, o),
+  'testing.gpu.it': (o) => gpu.using(noRunner).it('on a GPU', () => {}, o),
   'spmd.plan': (o) =>
     spmd.plan(
       () => ({ trainStep: (t: Tensor) => t.add(1), args: [ones([4])] }),

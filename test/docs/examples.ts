@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import ts from 'typescript';
 import * as compiling from '../../lib/compile/index.js';
+import { absenceOf } from '../../lib/core/absent.js';
 import * as data from '../../lib/data/index.js';
 import * as distributed from '../../lib/distributed.js';
 import * as main from '../../lib/index.js';
@@ -22,13 +23,17 @@ export interface Example {
   file: string;
 }
 
+const namesOf = (entry: object): string[] =>
+  Object.entries(entry).flatMap(([name, value]) => (absenceOf(value) === undefined ? [name] : []));
+
+const distributedNames = namesOf(distributed);
 const entries = {
-  shardwise: main,
-  'shardwise/distributed': distributed,
-  'shardwise/compile': compiling,
-  'shardwise/spmd': spmd,
-  'shardwise/data': data,
-  'shardwise/testing': testing,
+  shardwise: namesOf(main),
+  'shardwise/distributed': distributedNames,
+  'shardwise/compile': namesOf(compiling),
+  'shardwise/spmd': namesOf(spmd),
+  'shardwise/data': namesOf(data),
+  'shardwise/testing': namesOf(testing),
 };
 
 /** What examples use without declaring it. */
@@ -52,11 +57,11 @@ export function programOf(text: string): string {
   const statements = withGiven(withResults(text.replaceAll("'cuda'", "'cpu'")));
   const { used } = namesIn(statements);
   const needsRanks =
-    Object.keys(distributed).some((name) => used.has(name)) &&
+    distributedNames.some((name) => used.has(name)) &&
     !/\b(?:launch|initProcessGroup|withRanks)\(/.test(statements);
   if (needsRanks) used.add('launch');
   const imported = Object.entries(entries).map(([entry, names]) => {
-    const found = Object.keys(names).filter((name) => used.delete(name));
+    const found = names.filter((name) => used.delete(name));
     return found.length === 0 ? '' : `import { ${found.join(', ')} } from '${entry}';\n`;
   });
   return imported

@@ -2,7 +2,7 @@
 import { absent, absentNamespace } from '../absent.js';
 
 const a0 = 'is not there: use launch(worldSize, fn)';
-const a1 = 'is not there yet: take every getWorldSize()-th index, from getRank()';
+const a1 = "is not there: import it from 'shardwise/data'";
 const a2 = "is not there: use newGroup(ranks, { backend: 'gloo' })";
 const a3 = "is not there: backends are names, as 'nccl' or 'gloo'";
 const a4 = 'is not there: use worldGroup() or newGroup(ranks)';
