@@ -8,14 +8,14 @@ import type { ModuleCall } from '../core/module-calls.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import { sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { tensors as tensorsIn } from '../core/tree.js';
+import { containsItself, tensors as tensorsIn } from '../core/tree.js';
 import { attempt } from './attempt.js';
 import type { CompiledGraph } from './backends.js';
 import { runGraph, runPlain, runUncompiled } from './capture/boundaries.js';
 import type { AnyFunction, Capture } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { whenPrepared } from './capture/prepare.js';
-import { assignsError, cancelled, isAsynchronous } from './capture/refusals.js';
+import { assignsError, cancelled, cyclicError, isAsynchronous } from './capture/refusals.js';
 import {
   type CaptureRecord,
   type Compiled,
@@ -123,7 +123,8 @@ export class Captures {
   }
 
   call(args: readonly unknown[]): unknown {
-    const inputs = this.rebound?.inputsOf(args) ?? tensorsIn(args);
+    const inputs = this.inputsOf(args);
+    if (inputs === null) return this.callWithCycle(args);
     let entry = this.entries.find(args, inputs);
     if (entry === null) {
       const made = inRegion('compile', nameOf(this.fn), () =>
@@ -144,6 +145,29 @@ export class Captures {
     const result = entry.rebuild(outputs, inputs, args);
     if (expected !== null) this.verifier?.check(expected, result, args);
     return result;
+  }
+
+  /** Null for an argument that contains itself. */
+  private inputsOf(args: readonly unknown[]): Tensors | null {
+    try {
+      return this.rebound?.inputsOf(args) ?? tensorsIn(args);
+    } catch (error) {
+      if (containsItself(args)) return null;
+      throw error;
+    }
+  }
+
+  private callWithCycle(args: readonly unknown[]): unknown {
+    const error = cyclicError(nameOf(this.fn));
+    if (this.settings.fullgraph) throw error;
+    const isKnown = this.entries.all.some(({ guards }) => guards.matchArguments(args));
+    if (!isKnown)
+      this.keep({
+        ...UNCOMPILED,
+        ...this.factsOf(this.collector(args), [], new Set()),
+        refusal: refusalOf(error),
+      });
+    return this.callUncompiled(args, true);
   }
 
   /** Runs a function that seems to assign to variables before the first capture, to see whether. */

@@ -95,6 +95,18 @@ function itemsOf(value: object): readonly unknown[] {
   return items;
 }
 
+/** Whether a value is no tree, because an array, a plain object or a map contains itself. @internal */
+export function containsItself(value: unknown, around = new Set<object>()): boolean {
+  if (typeof value !== 'object' || value === null || value instanceof Tensor) return false;
+  if (!isContainer(value) || around.size > MOST_LEVELS) return false;
+  if (around.has(value)) return true;
+  around.add(value);
+  const items = value instanceof Map ? value.values() : Object.values(value);
+  for (const item of items) if (containsItself(item, around)) return true;
+  around.delete(value);
+  return false;
+}
+
 /** Whether a value is one that {@link map} copies and looks into. @internal */
 export const isContainer = (value: object): boolean =>
   Array.isArray(value) ||

@@ -11,7 +11,7 @@ import { kindOf } from '../../core/options.js';
 import { isPlain } from '../../core/plain-object.js';
 import type { Shape } from '../../core/shape.js';
 import { Tensor } from '../../core/tensor.js';
-import { map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
+import { containsItself, map as mapTensors, tensors as tensorsIn } from '../../core/tree.js';
 import type { Graph } from '../graph/graph.js';
 import { metaOf, type Value } from '../graph/node.js';
 import type { GuardCollector } from '../guards/guard-collector.js';
@@ -73,8 +73,11 @@ export function capturing<T>(recorder: Recorder, fn: () => T): T {
   const before = current;
   current = recorder;
   try {
+    // No function around it: call sites are looked for among the innermost frames.
+    recorder.guards.beginCapture();
     return withModesRestored(recorder, () => watchingGenerators(recorder, fn));
   } finally {
+    recorder.guards.endCapture();
     current = before;
   }
 }
@@ -158,6 +161,8 @@ function traced(
       });
       const returned = fn(...args);
       recorder.attributes.record(recorder);
+      if (containsItself(returned))
+        recorder.unsupported('a result that contains itself was returned');
       // An attribute that is only returned is used: it must be the same tensor at every run.
       for (const t of tensorsIn(returned)) recorder.valueOf(t);
       return returned;

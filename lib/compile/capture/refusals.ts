@@ -88,6 +88,16 @@ export function noWholeStep({ details }: StepRefusal, why: string): CompileError
   return refusal(`${what}, and the function is no graph of a whole step: ${why},`, at, path);
 }
 
+/** The error of a call whose tensors are not found. */
+export function cyclicError(name: string): CompileError {
+  const what = `${name} was called with an argument that contains itself`;
+  return new CompileError(
+    `compile: ${what}, which is no tree of inputs. Pass its tensors as a list, or ` +
+      WITHOUT_FULLGRAPH,
+    { what, at: '', path: '' },
+  );
+}
+
 /** Why a function that was seen to assign to a variable runs uncompiled. */
 export const assignsError = (path: string): CompileError =>
   new CompileError(

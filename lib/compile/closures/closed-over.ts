@@ -4,7 +4,7 @@
  */
 import { isExported } from '../../core/library-exports.js';
 import { isObject } from '../../core/plain-object.js';
-import { privateFieldsOf } from './inspector.js';
+import { type Bound, privateFieldsOf } from './inspector.js';
 import { assignsToPrivateFields, isBuiltIn, namesAssignedIn, privateNamesIn } from './names.js';
 import { Round } from './program.js';
 
@@ -61,8 +61,12 @@ export class ClosedOver {
    *
    * @param isGiven - whether the program gave it to `compile`
    */
-  addFunction(given: object, isGiven = false): void {
-    const fn = this.round.targetOf(given);
+  addFunction(fn: object, isGiven = false): void {
+    const bound = this.round.boundOf(fn);
+    if (bound !== null) {
+      this.addBound(fn, bound, isGiven);
+      return;
+    }
     // The library calls the methods of other classes that extend its own, whenever they are due.
     if (!isGiven && isExported(Object.getPrototypeOf(fn) as object)) return;
     if (this.isKnown(fn) || !this.round.isOfProgram(fn, isGiven)) return;
@@ -73,6 +77,15 @@ export class ClosedOver {
     if (names.length === 0 || this.mayAssign) return;
     const assigned = namesAssignedIn(fn);
     this.mayAssign = names.some((name) => assigned.has(name));
+  }
+
+  /** Adds the function that a bound one calls, its `this` and its first arguments. */
+  private addBound(fn: object, { target, receiver, args }: Bound, isGiven: boolean): void {
+    this.addFunction(target, isGiven);
+    if (this.isKnown(fn) || !this.isOfProgram(target)) return;
+    const { name } = target as { readonly name: string };
+    this.found(`this of ${name}`, receiver);
+    for (const [i, arg] of args.entries()) this.found(`argument ${i} bound to ${name}`, arg);
   }
 
   /**

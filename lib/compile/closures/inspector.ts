@@ -14,14 +14,21 @@ export interface Scope {
   readonly variables: Readonly<Record<string, unknown>>;
 }
 
+/** What `bind` made a function of. */
+export interface Bound {
+  readonly target: object;
+  readonly receiver: unknown;
+  readonly args: readonly unknown[];
+}
+
 /** What a function can reach beside its arguments. */
 export interface Surroundings {
   /** The script of the function; null if it has none, as built-in functions. */
   readonly script: string | null;
   /** The scopes, the inner ones first, without the global one. */
   readonly scopes: readonly Scope[];
-  /** The function that a bound one calls. */
-  readonly target: object | null;
+  /** The function that a bound one calls, and what it is called with; null for another one. */
+  readonly bound: Bound | null;
 }
 
 interface Property {
@@ -69,10 +76,12 @@ export function surroundingsOf(fn: object): Surroundings | null {
       internalProperties.find((property) => property.name === `[[${name}]]`)?.value;
     const location = named('FunctionLocation')?.value as { scriptId: string } | undefined;
     const scopes = call(named('Scopes')) as ArrayLike<FoundScope> | null;
+    const target = call(named('TargetFunction')) as object | null;
+    const args = target && (call(named('BoundArgs')) as readonly unknown[] | null);
     return {
       script: location?.scriptId ?? null,
       scopes: scopes === null ? [] : scopesIn(Array.from(scopes)),
-      target: call(named('TargetFunction')) as object | null,
+      bound: target && { target, receiver: call(named('BoundThis')), args: args ?? [] },
     };
   });
 }

@@ -16,8 +16,9 @@ export function namesIn(fn: object): ReadonlySet<string> {
   return names;
 }
 
+/** The words are no names: `return ++n`. */
 const COUNTED =
-  /(?<![\w$.#])([A-Za-z_$][\w$]*)\s*(?:\+\+|--|(?:\*\*|<<|>>>?|&&|\|\||\?\?|[-+*/%&|^])=)|(?:\+\+|--)\s*([A-Za-z_$][\w$]*)(?![\w$]|\s*[.[])/g;
+  /(?<![\w$.#])(?!(?:return|case|yield|await|void|typeof|in|of|do|else|throw|delete)(?![\w$]))([A-Za-z_$][\w$]*)\s*(?:\+\+|--|(?:\*\*|<<|>>>?|&&|\|\||\?\?|[-+*/%&|^])=)|(?:\+\+|--)\s*([A-Za-z_$][\w$]*)(?![\w$]|\s*[.[])/g;
 const SET = /(?<![\w$.#])([A-Za-z_$][\w$]*)\s*=(?![=>])/g;
 
 /**

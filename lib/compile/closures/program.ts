@@ -1,6 +1,6 @@
 /** Which functions and classes are the program's own: only into those does `compile` look. */
 import { isExported } from '../../core/library-exports.js';
-import { type Scope, type Surroundings, surroundingsOf } from './inspector.js';
+import { type Bound, type Scope, type Surroundings, surroundingsOf } from './inspector.js';
 import { isBuiltIn, namesIn } from './names.js';
 
 /** Scripts of the program, as far as they are known. */
@@ -55,11 +55,9 @@ export class Round {
     return around;
   }
 
-  /** The function that a bound one calls; the function itself if it is not bound. */
-  targetOf(fn: object): object {
-    if (!isBuiltIn(fn)) return fn;
-    const target = surroundingsOf(fn)?.target;
-    return target == null || target === fn ? fn : this.targetOf(target);
+  /** What `bind` made a function of; null if it is not bound. */
+  boundOf(fn: object): Bound | null {
+    return isBuiltIn(fn) ? (surroundingsOf(fn)?.bound ?? null) : null;
   }
 
   /**

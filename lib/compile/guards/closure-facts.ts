@@ -68,6 +68,12 @@ export class ClosureFacts {
     this.closed.addFunction(fn, isGiven);
   }
 
+  /** Adds a function; returns whether what it closes over can be seen. */
+  isSeen(fn: object): boolean {
+    this.closed.addFunction(fn);
+    return this.closed.isOfProgram(fn);
+  }
+
   /** Adds a module or an instance of a class; `isGiven`: as {@link addFunction}. */
   addMembers(value: object, path: string, isGiven = false): void {
     this.closed.addMembers(value, path, isGiven || isModule(value));
@@ -103,7 +109,7 @@ export class ClosureFacts {
     this.contents = this.contents.filter(
       ({ path, matcher }) => matcher !== null && !isLeftOut(path),
     );
-    return this.closed.isEmpty ? null : this;
+    return this.closed.isEmpty && this.contents.length === 0 ? null : this;
   }
 
   /** Whether the functions seem to assign to variables. */

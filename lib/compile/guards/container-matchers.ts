@@ -73,8 +73,8 @@ export class Fields extends Matcher {
     if (now.length !== names.length) return false;
     for (let i = 0; i < names.length; i++) {
       const name = names[i] as string;
-      if (now[i] !== name || !items[i]?.matches((value as Record<string, unknown>)[name]))
-        return false;
+      const item = items[i] as Matcher;
+      if (now[i] !== name || !item.matches(propertyFor(item, value, name))) return false;
     }
     return true;
   }
@@ -91,7 +91,7 @@ export class Fields extends Matcher {
       return { path: `the list of keys of ${path}`, before: before as string, now: now as string };
     return firstOf(this.items, (item, i) => {
       const name = this.names[i] as string;
-      return item.difference(propertyPath(path, name), (value as Record<string, unknown>)[name]);
+      return item.difference(propertyPath(path, name), propertyFor(item, value, name));
     });
   }
 
@@ -101,6 +101,14 @@ export class Fields extends Matcher {
     );
   }
 }
+
+/** What a matcher compares of a property. */
+const propertyFor = (matcher: Matcher, value: object, name: string): unknown =>
+  matcher.isOfGetter ? getterOf(value, name) : (value as Record<string, unknown>)[name];
+
+/** The getter of an own property; undefined if it has none. */
+export const getterOf = (value: object, name: string): (() => unknown) | undefined =>
+  Object.getOwnPropertyDescriptor(value, name)?.get;
 
 /** An instance of a class: the same, with the same plain values in its properties. */
 export class Instance extends Matcher {
@@ -251,5 +259,30 @@ export class WithProperties extends Matcher {
     return Object.fromEntries(
       names.map((name) => [name, (value as Record<string, unknown>)[name]]),
     );
+  }
+}
+
+/** A weak reference, and what it refers to. */
+export class Referred extends Matcher {
+  private readonly reference: WeakRef<object>;
+  private readonly target: Matcher;
+
+  constructor(reference: WeakRef<object>, target: Matcher) {
+    super();
+    this.reference = reference;
+    this.target = target;
+  }
+
+  matches(value: unknown): boolean {
+    return value === this.reference && this.target.matches(this.reference.deref());
+  }
+
+  difference(path: string, value: unknown): Difference | null {
+    if (value !== this.reference) return new Same(this.reference).difference(path, value);
+    return this.target.difference(`${path}.deref()`, this.reference.deref());
+  }
+
+  sentences(path: string): string[] {
+    return this.target.sentences(`${path}.deref()`);
   }
 }

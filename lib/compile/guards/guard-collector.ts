@@ -14,14 +14,14 @@ import { leafHookFacts } from './leaf-hooks.js';
 import { firstOf, type Matcher } from './matcher.js';
 import { forget, MatcherFactory } from './matcher-factory.js';
 import { ModeFacts } from './modes.js';
-import { ModuleFacts } from './module-facts.js';
+import { forwardHooksOf, ModuleFacts } from './module-facts.js';
 import { hasOwnProperties, isModule, isOpaqueIterator } from './object-walk.js';
 import { OptimizerFacts } from './optimizer-facts.js';
 import { ReboundFacts } from './rebound-facts.js';
 import { StateBefore } from './state-before.js';
 import { StateFacts } from './state-facts.js';
 import { historyOf, OuterTensor, TensorFacts } from './tensor-facts.js';
-import { isWeakCollection, WeakCollections } from './weak-facts.js';
+import { WeakCollections } from './weak-facts.js';
 
 /** Facts of a tensor that are compared only if the function read them. */
 const memoryFacts: Record<MemoryFact, (t: Tensor) => unknown> = {
@@ -38,17 +38,15 @@ export class GuardCollector {
     tensor: (t, path) => {
       if (!this.tensors.has(t) && !this.rebound?.has(t)) this.tensors.set(t, path);
     },
+    properties: (t, path) => this.state.addTensor(t, path),
     module: (module, path) => this.addModuleAt(module, path),
     container: (value, path) => {
       this.state.add(value);
       if (isOpaqueIterator(value)) this.iterator ??= named(path);
-      if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
       if (!this.isClosedOver && hasOwnProperties(value)) this.extended ??= named(path);
     },
-    inner: (value, path) => {
-      this.state.addInner(value, path);
-      if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
-    },
+    weak: (value, path) => this.weak.add(value, path, this.factory.parts()),
+    inner: (value, path) => this.state.addInner(value, path),
     members: (value, path, isInner) =>
       typeof value === 'function'
         ? this.closures.addFunction(value)
@@ -57,6 +55,7 @@ export class GuardCollector {
             path,
             !isInner && !this.isClosedOver && !this.isInLibrary,
           ),
+    isSeen: (getter) => this.closures.isSeen(getter),
     tooMany: (path) => {
       this.uncompared ??= named(path);
     },
@@ -148,7 +147,6 @@ export class GuardCollector {
   /** The matcher of an object that a variable holds. */
   private closedOver(value: object, path: string): Matcher {
     const { isClosedOver } = this;
-    if (isWeakCollection(value)) this.weak.add(value, this.factory.parts());
     if (isOpaqueIterator(value)) this.iterator ??= path;
     this.isClosedOver = true;
     const matcher = this.factory.value(value, path);
@@ -259,12 +257,22 @@ export class GuardCollector {
       firstOf([...this.modules.values()], (facts) => facts?.difference() ?? null) ??
       this.closures.difference();
     forget(this.factory.slots);
-    return difference?.path ?? this.state.changed();
+    return difference?.path ?? this.state.changed() ?? this.weak.changed();
+  }
+
+  /** Sees what the function asks weak collections for, until {@link endCapture}. */
+  beginCapture(): void {
+    this.weak.watch();
+  }
+
+  endCapture(): void {
+    this.weak.unwatch();
   }
 
   /** Restores all state, because the function is about to run again. */
   restore(): void {
     this.state.restore();
+    this.weak.restore();
   }
 
   /**
@@ -301,7 +309,7 @@ export class GuardCollector {
       ],
       outer: this.outerBeside(inputs),
       slots: this.factory.slots,
-      closures: this.closures.finish(),
+      closures: this.closuresAfter(),
       weak: this.weak.facts(
         inputs,
         // The list of the arguments itself is a new one in each call.
@@ -309,6 +317,17 @@ export class GuardCollector {
         pathOf,
       ),
     });
+  }
+
+  /**
+   * What the function closes over, and the forward hooks of its modules: those have effects at
+   * captures only, so what they change is compared as they leave it.
+   */
+  private closuresAfter(): ClosureFacts | null {
+    for (const module of this.modules.keys())
+      if (isModule(module))
+        for (const hook of forwardHooksOf(module)) this.closures.addFunction(hook, true);
+    return this.closures.finish();
   }
 
   /**

@@ -3,9 +3,6 @@
  * a call with it. Plain values count by value at any depth; functions, modules, tensors from
  * outside by identity; instances by identity and by what they hold.
  */
-import { isAsynchronous } from '../../core/asynchronous.js';
-import { cpu } from '../../core/device.js';
-import { float32 } from '../../core/dtype.js';
 import { shown } from '../../core/options.js';
 import { isPlain, isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
@@ -15,29 +12,38 @@ import {
   Bytes,
   Entries,
   Fields,
+  getterOf,
   hasBytes,
   Instance,
   List,
   type Pair,
+  Referred,
   WithProperties,
 } from './container-matchers.js';
 import { propertyPath } from './facts.js';
-import { Again, type Matcher, Same, type Slot, TensorArgument } from './matcher.js';
+import { Again, Getter, type Matcher, Same, type Slot, TensorArgument } from './matcher.js';
 import { isModule } from './object-walk.js';
-import { TensorFacts } from './tensor-facts.js';
+import { propertiesOfProgram, TensorFacts } from './tensor-facts.js';
+import { isWeakCollection, type WeakCollection } from './weak-facts.js';
 
 /** What a value refers to and is compared elsewhere. */
 export interface References {
   tensor(t: Tensor, path: string): void;
+  /** A tensor to which the program may add properties. */
+  properties(t: Tensor, path: string): void;
   module(module: object, path: string): void;
   /** An array, an object, a collection or bytes, before the value is used. */
   container(value: object, path: string): void;
+  /** A collection that does not show what is in it, before the value is used. */
+  weak(value: WeakCollection, path: string): void;
   /** An instance inside of an instance, before the value is used. */
   inner(value: object, path: string): void;
   /** An instance inside of an instance that is one too many to be compared. */
   tooMany(path: string): void;
   /** A function, an instance of a class or the object that the function is called on. */
   members(value: object, path: string, isInner: boolean): void;
+  /** Adds a getter; returns whether what it closes over is compared. */
+  isSeen(getter: object): boolean;
   /** Whether only the identity of an object counts. `isInner`: it is inside of an instance. */
   isOpaque(value: object, isInner: boolean): boolean;
 }
@@ -52,6 +58,8 @@ export class MatcherFactory {
   /** Tensors of arguments, containers and storages; different ones must stay different. */
   readonly slots: Slot[] = [];
   private readonly seen = new Map<object, Slot>();
+  /** Tensors whose properties of the program were looked at. */
+  private readonly extended = new Set<Tensor>();
   /** Objects of which the identity alone counts. */
   private readonly opaque = new WeakSet<object>();
   private readonly references: References;
@@ -89,8 +97,15 @@ export class MatcherFactory {
   }
 
   private tensorArgument(value: Tensor, path: string): Matcher {
-    const matcher = this.tensor(value, path);
+    return this.withProperties(this.tensor(value, path), value, path);
+  }
+
+  /** A tensor that leads to itself is compared once. */
+  private withProperties(matcher: Matcher, value: Tensor, path: string): Matcher {
     const names = propertiesOfProgram(value);
+    if (this.extended.has(value)) return matcher;
+    this.extended.add(value);
+    this.references.properties(value, path);
     if (names.length === 0) return matcher;
     const fields = new Fields(names, this.items(value, names, path, false), newSlot());
     return new WithProperties(matcher, fields, propertiesOfProgram);
@@ -135,7 +150,7 @@ export class MatcherFactory {
       return new Same(value);
     if (value instanceof Tensor) {
       this.references.tensor(value, path);
-      return new Same(value);
+      return this.withProperties(new Same(value), value, path);
     }
     if (isModule(value)) {
       this.references.module(value, path);
@@ -145,6 +160,8 @@ export class MatcherFactory {
     if (typeof value === 'function' || isUnchanging(value)) return new Same(value);
     const again = this.again(value);
     if (again !== null) return again;
+    if (isWeakCollection(value)) this.references.weak(value, path);
+    if (value instanceof WeakRef) return this.reference(value, path);
     if (this.references.isOpaque(value, false)) return this.identity(value);
     const inner = (item: unknown, at: string): Matcher => this.value(item, at, isInInstance);
     if (isContainer(value) || value instanceof Set) return this.container(value, path, inner);
@@ -159,6 +176,11 @@ export class MatcherFactory {
     if (this.inner++ < MOST_INNER) return this.instance(value, path, true);
     references.tooMany(path);
     return new Same(value);
+  }
+
+  private reference(value: WeakRef<object>, path: string): Matcher {
+    this.slot(value);
+    return new Referred(value, this.value(value.deref(), `${path}.deref()`));
   }
 
   private identity(value: object): Matcher {
@@ -204,9 +226,7 @@ export class MatcherFactory {
       return new Entries(false, keys, slot);
     }
     const names = Object.keys(value);
-    const fields = names.map((name) =>
-      inner((value as Record<string, unknown>)[name], propertyPath(path, name)),
-    );
+    const fields = this.fields(value, names, path, inner);
     return new Fields(names, fields, slot, isSelected(value) ? isSelected : isPlain);
   }
 
@@ -216,9 +236,21 @@ export class MatcherFactory {
     path: string,
     isInInstance: boolean,
   ): Matcher[] {
-    return names.map((name) =>
-      this.value((value as Record<string, unknown>)[name], propertyPath(path, name), isInInstance),
-    );
+    return this.fields(value, names, path, (item, at) => this.value(item, at, isInInstance));
+  }
+
+  /** Calls no getter of the program, which may change what it closes over. */
+  private fields(
+    value: object,
+    names: readonly string[],
+    path: string,
+    inner: (item: unknown, path: string) => Matcher,
+  ): Matcher[] {
+    return names.map((name) => {
+      const getter = getterOf(value, name);
+      if (getter !== undefined && this.references.isSeen(getter)) return new Getter(getter);
+      return inner((value as Record<string, unknown>)[name], propertyPath(path, name));
+    });
   }
 
   /** Whether an object has been met. */
@@ -248,16 +280,6 @@ const newSlot = (first: object | null = null): Slot => ({
   current: null,
   first: first === null ? null : new WeakRef(first),
 });
-
-let fieldsOfTensors = 0;
-
-/** What a program has added to a tensor. */
-function propertiesOfProgram(t: object): readonly string[] {
-  fieldsOfTensors ||= Object.keys(new Tensor([], [], 0, float32, cpu, null)).length;
-  const names = Object.keys(t);
-  const isOfLibrary = names.length === fieldsOfTensors || isAsynchronous(t as Tensor);
-  return isOfLibrary ? [] : names.slice(fieldsOfTensors);
-}
 
 /** The enumerable properties that an object has of those above it: of no class, as a rule. */
 function inheritedNames(value: object): readonly string[] {

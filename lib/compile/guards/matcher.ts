@@ -11,6 +11,10 @@ export abstract class Matcher {
   abstract difference(path: string, value: unknown): Difference | null;
   /** What is compared, as sentences. */
   abstract sentences(path: string): string[];
+  /** Whether it compares the getter of a property instead of what that returns. */
+  get isOfGetter(): boolean {
+    return false;
+  }
 }
 
 /** An object of the value, with the object that stood in its place in the latest call. */
@@ -41,6 +45,13 @@ export class Same extends Matcher {
 
   sentences(path: string): string[] {
     return [`${path} is ${shown(this.expected)}`];
+  }
+}
+
+/** A getter, which a comparison does not call: what it closes over is compared. */
+export class Getter extends Same {
+  override get isOfGetter(): boolean {
+    return true;
   }
 }
 

@@ -8,7 +8,7 @@ import { CHANGES, moduleChanges } from '../../core/module-changes.js';
 import { shown } from '../../core/options.js';
 import { Tensor } from '../../core/tensor.js';
 import { type Difference, propertyPath } from './facts.js';
-import { firstOf, type Matcher } from './matcher.js';
+import { firstOf, type Matcher, Same } from './matcher.js';
 import type { MatcherFactory } from './matcher-factory.js';
 import type { ModuleLike } from './object-walk.js';
 import { TensorFacts } from './tensor-facts.js';
@@ -48,7 +48,7 @@ export class ModuleFacts {
       const value = (module as unknown as Attributes)[name];
       const matcher = factory.value(value, propertyPath(path, name));
       this.matchers.set(name, matcher);
-      if (isByIdentity(value)) this.expect(name, value);
+      if (matcher instanceof Same) this.expect(name, value);
       else this.deep.push([name, matcher]);
     }
     for (const name of methodsOf(module))
@@ -171,12 +171,15 @@ const matchesOverwritten = (
   inputs: readonly Tensor[],
 ): boolean => value instanceof Tensor && facts.matches(value) && !inputs.includes(value);
 
-const isByIdentity = (value: unknown): boolean =>
-  value === null || typeof value !== 'object' || 'storageOffset' in value;
-
 /** The hooks by kind; a Map ends each kind. */
 const hooksOf = ({ hooks }: ModuleLike): readonly unknown[] =>
   Object.values(hooks).flatMap((each) => [...each.values(), each]);
+
+/** The functions that a module calls before and after its own. Runs may call those of backward. */
+export const forwardHooksOf = ({ hooks }: ModuleLike): readonly object[] =>
+  ['forwardPre', 'forward', 'always'].flatMap((kind) => [
+    ...((hooks[kind] as ReadonlyMap<number, object> | undefined)?.values() ?? []),
+  ]);
 
 const numberOfHooks = (hooks: readonly unknown[]): number =>
   hooks.filter((hook) => !(hook instanceof Map)).length;

@@ -7,6 +7,7 @@ import { isUnchanging } from '../../core/plain-object.js';
 import { Tensor } from '../../core/tensor.js';
 import { propertyPath } from './facts.js';
 import { isModule, isOptimizer, setStateOfBuiltIn, stateOfBuiltIn } from './object-walk.js';
+import { propertiesOfProgram } from './tensor-facts.js';
 
 /** What one object held. */
 interface Contents {
@@ -25,6 +26,13 @@ export class StateBefore {
 
   add(value: object): void {
     if (!this.contents.has(value)) this.contents.set(value, contentsOf(value));
+  }
+
+  /** Adds what the program has added to a tensor. */
+  addTensor(t: Tensor, path: string): void {
+    if (this.contents.has(t)) return;
+    this.add(t);
+    this.inner.set(t, path);
   }
 
   /** Adds an object inside of an instance, and all that it refers to. */
@@ -189,7 +197,8 @@ class Properties implements Contents {
 
 /** The own properties that can be written, with their values. Getters are not called. */
 function propertiesOf(target: object): [name: string, value: unknown][] {
-  return Object.keys(target).flatMap((name) => {
+  const names = target instanceof Tensor ? propertiesOfProgram(target) : Object.keys(target);
+  return names.flatMap((name) => {
     const property = Object.getOwnPropertyDescriptor(target, name);
     return property?.writable === true ? [[name, property.value]] : [];
   });

@@ -1,7 +1,7 @@
 /** What guards compare of a tensor beside its identity: its metadata, never its values. */
 import { isAsynchronous } from '../../core/asynchronous.js';
-import type { Device } from '../../core/device.js';
-import type { DType } from '../../core/dtype.js';
+import { cpu, type Device } from '../../core/device.js';
+import { type DType, float32 } from '../../core/dtype.js';
 import { formatShape, isContiguousLayout, type Shape, sameShape } from '../../core/shape.js';
 import type { Sharding } from '../../core/sharding.js';
 import type { Storage } from '../../core/storage.js';
@@ -26,6 +26,16 @@ export function ignoringSizes(fn: () => boolean): boolean {
   } finally {
     ignoresSizes = false;
   }
+}
+
+let fieldsOfTensors = 0;
+
+/** What a program has added to a tensor. */
+export function propertiesOfProgram(t: object): readonly string[] {
+  fieldsOfTensors ||= Object.keys(new Tensor([], [], 0, float32, cpu, null)).length;
+  const names = Object.keys(t);
+  const isOfLibrary = names.length === fieldsOfTensors || isAsynchronous(t as Tensor);
+  return isOfLibrary ? [] : names.slice(fieldsOfTensors);
 }
 
 export class TensorFacts {

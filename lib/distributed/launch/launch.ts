@@ -2,7 +2,7 @@
  * `launch`: runs a function as `local` ranks of this process or as processes, or a file as
  * processes.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
@@ -72,13 +72,14 @@ const OP = 'launch';
  *
  * In mode `'process'` each rank is a process that runs the main module of this process again, with
  * the same arguments, up to the same call of `launch`; there it runs `fn` and exits. So the program
- * must always reach its calls of `launch` in the same order. Earlier calls return what they
+ * must always reach its calls of `launch` in the same order, and be no test runner: tests have
+ * `withRanks`. Earlier calls return what they
  * returned in this process. Results are copied by structured clone, which excludes tensors; return
  * their `tolist()`.
  *
  * @param worldSize - from 1 to 64
- * @throws DistributedError naming the rank that failed first, with its error as `cause`;
- * ArgumentError for bad options
+ * @throws DistributedError naming the rank that failed first, with its error as `cause`, or a test
+ * runner; ArgumentError for bad options
  * @see PyTorch `torch.multiprocessing.spawn`
  * @example
  * await launch(2, async (rank, worldSize) => `${rank} of ${worldSize}`); // ['0 of 2', '1 of 2']
@@ -323,7 +324,7 @@ function planOf(
   return { op: OP, program, ranksHere: worldSize, ...alone, prefixOutput, env: variables };
 }
 
-/** This process's program. @throws DistributedError if it is not a file */
+/** This process's program. @throws DistributedError if it is not a file, or a test runner */
 function mainProgram(): RankProgram {
   const [, file, ...args] = process.argv;
   if (file === undefined || process.execArgv.some((arg) => PROGRAM_FLAG.test(arg))) {
@@ -335,8 +336,22 @@ function mainProgram(): RankProgram {
       },
     );
   }
+  // A file may be given without its extension.
+  const runner = TEST_RUNNER.exec(existsSync(file) ? realpathSync(file) : file)?.[1];
+  if (runner !== undefined)
+    throw new DistributedError(
+      `${OP}: in mode 'process' each rank runs the main file of the program again, which is the ` +
+        `test runner ${runner} here: each rank would run all tests. In mocha, pass ` +
+        "withRanks(2, fn, { mode: 'process' }) of shardwise/testing to it(): its ranks run that " +
+        "one test. Or give launch a file, or use mode 'local'.",
+      { op: OP, runner },
+    );
   return { nodeArgs: nodeArguments(), file, args };
 }
+
+/** Where test runners and their workers are. */
+const TEST_RUNNER =
+  /[\\/]node_modules[\\/](mocha|jest(?:-worker|-cli)?|vitest|tinypool|ava|jasmine|tap|uvu)[\\/]/;
 
 /** Node's flags of a program that is not a file. */
 const PROGRAM_FLAG = /^(-e|-p|-pe|--eval|--print)(=|$)/;

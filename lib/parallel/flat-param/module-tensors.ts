@@ -1,4 +1,5 @@
 /** The tensors of a flat parameter in the modules that use them. */
+import { declareMade } from '../../core/library-exports.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import {
   compiler,
@@ -183,16 +184,20 @@ export class ModuleTensors implements ViewSource {
    */
   refuseParts(): void {
     for (const { name, slots } of this.entries)
-      for (const { module } of slots)
-        module.registerForwardPreHook(() => {
-          if (!this.isShardedInModules) return;
-          const advice = adviceOnFlat(this.fullName(name));
-          throw new ShardingError(
-            `FullyShardedDataParallel: expected ${module.constructor.name} to run inside of its ` +
-              `wrapper, got a call from outside. ${advice}`,
-            { op: 'FullyShardedDataParallel', parameter: this.fullName(name) },
-          );
-        });
+      for (const { module } of slots) {
+        const refuse = declareMade(() => this.refuseOutside(module, name));
+        module.registerForwardPreHook(refuse);
+      }
+  }
+
+  private refuseOutside(module: nn.AnyModule, name: string): void {
+    if (!this.isShardedInModules) return;
+    const parameter = this.fullName(name);
+    throw new ShardingError(
+      `FullyShardedDataParallel: expected ${module.constructor.name} to run inside of its ` +
+        `wrapper, got a call from outside. ${adviceOnFlat(parameter)}`,
+      { op: 'FullyShardedDataParallel', parameter },
+    );
   }
 
   /** Gives modules parameters on a whole flat tensor, to be read and written. */

@@ -2,6 +2,7 @@
  * Distributes the parameters of modules. Parameters remain the same objects; only their data is
  * replaced.
  */
+import { declareMade } from '../../core/library-exports.js';
 import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
 import { type DeviceMesh, getCurrentMesh } from '../../distributed/index.js';
 import { DTensor, distributeTensor, type Placement, Replicate } from '../../dtensor/index.js';
@@ -66,11 +67,11 @@ export function beforeForward(
   module: nn.AnyModule,
   hook: (args: readonly unknown[]) => readonly unknown[] | undefined | void,
 ): void {
-  module.registerForwardPreHook((_, args) => hook(args) as never);
+  module.registerForwardPreHook(declareMade((_, args) => hook(args) as never));
 }
 
 export function afterForward(module: nn.AnyModule, hook: (output: unknown) => unknown): void {
-  module.registerForwardHook((_, __, output) => hook(output));
+  module.registerForwardHook(declareMade((_, __, output) => hook(output)));
 }
 
 /** @throws ArgumentError unless it is a module */

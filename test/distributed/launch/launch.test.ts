@@ -229,6 +229,13 @@ describe('withRanks', () => {
     ),
   );
 
+  it('takes the place of functions in processes, which would run all tests', async () => {
+    await assert.rejects(
+      launch(2, () => 0, { mode: 'process' }),
+      /^DistributedError.*: launch: .* test runner mocha here: .*withRanks\(2, fn, /,
+    );
+  });
+
   it('fails with the error and the number of the rank that threw', async () => {
     const test = withRanks(2, (rank) => assert.equal(rank, 0));
     await assert.rejects(
