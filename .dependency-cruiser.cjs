@@ -22,6 +22,7 @@ const layers = {
   compile: ['core', 'ops', 'autograd', 'native', 'eager'],
   spmd: ['core', 'ops', 'autograd', 'distributed', 'dtensor', 'nn', 'optim', 'compile'],
   testing: ['core', 'ops', 'autograd', 'compile', 'distributed'],
+  'eslint-plugin': [],
   cli: ['core', 'files', 'native', 'cuda', 'memory', 'distributed'],
 };
 

@@ -20,6 +20,7 @@ buildSync({
     'lib/index.ts',
     'lib/compile/index.ts',
     'lib/distributed.ts',
+    'lib/eslint-plugin/index.ts',
     'lib/spmd/index.ts',
     'lib/testing/index.ts',
     'lib/cli/main.ts',
@@ -44,9 +45,14 @@ for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).fil
 }
 buildSync({
   ...shared,
-  entryPoints: ['index', 'compile/index', 'distributed', 'spmd/index', 'testing/index'].map(
-    (entry) => `lib/${entry}.cts`,
-  ),
+  entryPoints: [
+    'index',
+    'compile/index',
+    'distributed',
+    'eslint-plugin/index',
+    'spmd/index',
+    'testing/index',
+  ].map((entry) => `lib/${entry}.cts`),
   outbase: 'lib',
   outdir: 'dist',
   outExtension: { '.js': '.cjs' },
