@@ -23,6 +23,7 @@ const layers = {
   spmd: ['core', 'ops', 'autograd', 'distributed', 'dtensor', 'nn', 'optim', 'compile'],
   testing: ['core', 'ops', 'cuda', 'autograd', 'compile', 'distributed', 'dtensor'],
   data: ['core', 'native', 'distributed'],
+  'eslint-plugin': [],
   cli: ['core', 'files', 'native', 'cuda', 'memory', 'distributed'],
 };
 

@@ -102,7 +102,7 @@ Object.defineProperty(Tensor.prototype, Symbol.toPrimitive, {
     if (this.numel() === 1) return Number(this.item());
     throw new ArgumentError(
       `a tensor of shape ${formatShape(this.sizes)} is no number: use its methods, ` +
-        'such as t.mul(2)',
+        'such as t.mul(2) and t.gt(0)',
       { op: 'Number', given: this.sizes },
     );
   },

@@ -184,7 +184,8 @@ export function requiredEdge(t: Tensor, op: string, what: string): Edge {
   if (edge === null) {
     throw new AutogradError(
       `${op}: ${what}, ${t.dtype.name}[${t.sizes.join(', ')}], does not require a gradient and ` +
-        'was not computed from a tensor that does',
+        'was not computed from a tensor that does. Call requiresGrad_() on a leaf before it is ' +
+        'used, outside of noGrad',
       {
         shape: t.sizes,
       },

@@ -45,6 +45,11 @@ function bad(file: string, what: string, details: Record<string, unknown> = {}):
 export function headerLength(file: string, first: Uint8Array, fileBytes: number): number {
   if (fileBytes < 8 || first.length < 8)
     throw bad(file, `it has ${fileBytes} bytes, the header length alone takes 8`);
+  if (first[0] === 0x50 && first[1] === 0x4b)
+    throw bad(
+      file,
+      'it is a zip archive, such as torch.save writes; save it with save_file of safetensors.torch',
+    );
   const length = Number(new DataView(first.buffer, first.byteOffset, 8).getBigUint64(0, true));
   if (length > MAX_HEADER_BYTES)
     throw bad(file, `its header claims ${length} bytes, at most ${MAX_HEADER_BYTES} are allowed`);

@@ -59,7 +59,9 @@ export async function saveSafetensors(
 ): Promise<SavedFile> {
   const op = 'saveSafetensors';
   checkPath(op, path);
-  const entries = Object.entries(recordOf(op, 'tensors', 'an object of tensors by name', tensors));
+  const entries = Object.entries(
+    recordOf(op, 'tensors', 'an object of tensors by name, such as module.stateDict()', tensors),
+  );
   const { metadata = {}, chunkBytes = SAVE_CHUNK_BYTES } = optionsOf(
     op,
     options,

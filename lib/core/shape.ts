@@ -282,11 +282,11 @@ export function inferSize(shape: Shape, numel: number, op: string): Shape {
     checkSizes(out, op);
     return out;
   }
-  throw new ShapeError(`${op}: shape ${formatShape(shape)} does not hold ${numel} elements`, {
-    op,
-    shape,
-    numel,
-  });
+  throw new ShapeError(
+    `${op}: shape ${formatShape(shape)} does not hold ${numel} elements; the product of the sizes ` +
+      'must be their number, and one size may be -1',
+    { op, shape, numel },
+  );
 }
 
 /**

@@ -310,7 +310,7 @@ export class Tensor {
     if (value && !this.dtype.isFloatingPoint) {
       throw new AutogradError(
         'requiresGrad_: only floating point tensors can require gradients, this one is ' +
-          `${this.dtype.name}`,
+          `${this.dtype.name}; convert it with .float()`,
         { dtype: this.dtype.name },
       );
     }

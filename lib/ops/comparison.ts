@@ -39,7 +39,8 @@ const compares = { classes: 'A', result: 'BOOL' } as const;
 const bitwise = { classes: 'I', result: 'SAME' } as const;
 
 /**
- * Whether elements are equal; NaN equals nothing. Shapes: broadcast. Dtypes: any, compared in the
+ * Whether elements are equal; NaN equals nothing. The result is a tensor, so a condition of it is
+ * always true: `if (a.equal(b))` compares two tensors, `a.eq(b).all().item()` elements. Shapes: broadcast. Dtypes: any, compared in the
  * promoted type; the result is bool. Gradient: none.
  *
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices;

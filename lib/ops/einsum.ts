@@ -98,7 +98,10 @@ function parse(
   const output = right === undefined ? implicitOutput(inputs) : spread(right, ellipsis);
   const unknown = output.find((l) => !inputs.some((labels) => labels.includes(l)));
   if (unknown !== undefined || new Set(output).size !== output.length)
-    throw new ArgumentError(`einsum: bad output in "${equation}"`, { equation });
+    throw new ArgumentError(
+      `einsum: expected an output of labels of the operands, each once, got "${equation}"`,
+      { equation },
+    );
   return { inputs, output };
 }
 

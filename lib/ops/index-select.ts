@@ -29,10 +29,10 @@ export type OneDim = ParamsOf<typeof oneDimParams>;
 export function requireIndex(index: Tensor, op: string): void {
   requireTensor(index, op, 'index');
   if (index.dtype !== int64 && index.dtype !== int32)
-    throw new DtypeError(`${op}: expected an int64 or int32 index, got ${index.dtype.name}`, {
-      op,
-      dtype: index.dtype.name,
-    });
+    throw new DtypeError(
+      `${op}: expected an int64 or int32 index, got ${index.dtype.name}; convert it with .long()`,
+      { op, dtype: index.dtype.name },
+    );
 }
 
 /** The three sizes around a dim: before, the dim, after. */

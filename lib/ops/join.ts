@@ -60,7 +60,7 @@ export const cat = defineFunction(
         const place = tensors.indexOf(first);
         throw new ShapeError(
           `cat: tensor ${i} has shape ${formatShape(t.sizes)}, tensor ${place} has ` +
-            `${formatShape(first.sizes)}; only dim ${dim} may differ`,
+            `${formatShape(first.sizes)}; only the sizes of dim ${dim} may differ`,
           {
             op: 'cat',
             tensor: i,
@@ -176,7 +176,7 @@ export const stack = defineFunction(
       if (!sameShape(t.sizes, first.sizes))
         throw new ShapeError(
           `stack: tensor ${i} has shape ${formatShape(t.sizes)}, tensor 0 has ` +
-            `${formatShape(first.sizes)}`,
+            `${formatShape(first.sizes)}; stack takes equal shapes, cat joins along a dim`,
           { op: 'stack' },
         );
     });

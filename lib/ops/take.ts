@@ -211,9 +211,10 @@ export const maskedScatter = defineComposite(
       requireTensor(mask, 'maskedScatter', 'mask');
       requireTensor(source, 'maskedScatter', 'source');
       if (mask.dtype !== bool)
-        throw new DtypeError(`maskedScatter: expected a bool mask, got ${mask.dtype.name}`, {
-          op: 'maskedScatter',
-        });
+        throw new DtypeError(
+          `maskedScatter: expected a bool mask, got ${mask.dtype.name}; convert it with .bool()`,
+          { op: 'maskedScatter' },
+        );
       if (source.dtype !== input.dtype)
         throw new DtypeError(
           `maskedScatter: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`,

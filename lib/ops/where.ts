@@ -105,10 +105,10 @@ export function where(
 function checkMask(mask: Tensor, op: string): void {
   requireTensor(mask, op, 'mask');
   if (mask.dtype !== bool)
-    throw new DtypeError(`${op}: expected a bool mask, got ${mask.dtype.name}`, {
-      op,
-      dtype: mask.dtype.name,
-    });
+    throw new DtypeError(
+      `${op}: expected a bool mask, got ${mask.dtype.name}; convert it with .bool()`,
+      { op, dtype: mask.dtype.name },
+    );
 }
 
 /**

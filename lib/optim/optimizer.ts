@@ -90,12 +90,15 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
       throw unexpected(
         this.constructor.name,
         'params',
-        'a list of parameters or of groups',
+        'a list of parameters or of groups, such as model.parameters()',
         params,
       );
     const list = [...(params as Iterable<Tensor | (Partial<H> & { params: Iterable<Tensor> })>)];
     if (list.length === 0)
-      throw new ArgumentError(`${this.constructor.name}: the list of parameters is empty`);
+      throw new ArgumentError(
+        `${this.constructor.name}: the list of parameters is empty. Modules and parameters count ` +
+          'where they are properties of a module, nn.ModuleList or nn.ParameterList',
+      );
     const grouped = !(list[0] instanceof Tensor);
     for (const group of grouped
       ? (list as (Partial<H> & { params: Iterable<Tensor> })[])

@@ -5,7 +5,7 @@ export const distributed: AbsentPlace = {
   file: 'distributed',
   prefix: 'distributed.',
   groups: [
-    { names: 'spawn run', advice: 'is not there: use launch(worldSize, fn)' },
+    { names: 'spawn', advice: 'is not there: use launch(worldSize, fn)' },
     {
       names: 'DistributedSampler',
       advice: "is not there: import it from 'shardwise/data'",
@@ -47,15 +47,9 @@ export const distributed: AbsentPlace = {
       advice: 'is not there: use stateDict(), or distributedCheckpoint.save and load',
     },
     {
-      names: 'rpc elastic nn',
+      names: 'rpc elastic',
       advice: 'is not there: programs of several ranks use collectives',
       isNamespace: true,
     },
-    { names: 'zeros', advice: 'is not there: use dtensorZeros' },
-    { names: 'ones', advice: 'is not there: use dtensorOnes' },
-    { names: 'empty', advice: 'is not there: use dtensorEmpty' },
-    { names: 'full', advice: 'is not there: use dtensorFull' },
-    { names: 'rand', advice: 'is not there: use dtensorRand' },
-    { names: 'randn', advice: 'is not there: use dtensorRandn' },
   ],
 };

@@ -31,16 +31,11 @@ export const shardwise: AbsentPlace = {
     },
     { names: 'autocast', advice: 'is not there: use amp.autocast' },
     {
-      names:
-        'fromNumpy frombuffer fromDlpack fromFile asarray array tensor1d tensor2d tensor3d scalar',
+      names: 'fromNumpy frombuffer fromDlpack fromFile asarray tensor1d tensor2d tensor3d scalar',
       advice: 'is not there: use tensor(values), or fromBlob(typedArray) without a copy',
     },
-    { names: 'variable', advice: 'is not there: use new nn.Parameter(tensor)' },
     { names: 'tidy', advice: 'is not there: use scope(fn)' },
     { names: 'matMul', advice: 'is not there: use matmul' },
-    { names: 'sequential', advice: 'is not there: use new nn.Sequential(…)' },
-    { names: 'layers', advice: 'is not there: use nn', isNamespace: true },
-    { names: 'range', advice: 'is not there: use arange, whose end is not included' },
     { names: 'float', advice: 'is not there: the dtype is float32' },
     { names: 'double', advice: 'is not there: the dtype is float64' },
     { names: 'half', advice: 'is not there: the dtype is float16' },

@@ -23,9 +23,9 @@ function layers(): Map<string, string[]> {
   const [, body = ''] =
     /^const layers = \{\n([\s\S]*?)\n\};/m.exec(read('.dependency-cruiser.cjs')) ?? [];
   return new Map(
-    body.split(/,\n(?= {2}\w+:)/).map((line) => {
+    body.split(/,\n(?= {2}['\w-]+:)/).map((line) => {
       const [name = '', imports = ''] = line.trim().split(': [');
-      return [name, quoted(imports)];
+      return [name.replaceAll("'", ''), quoted(imports)];
     }),
   );
 }

@@ -13,6 +13,7 @@ import { blocks, ofThisCheckout, root } from './blocks.js';
 const ENTRY_POINTS = [
   'index.ts',
   'distributed.ts',
+  'eslint-plugin/index.ts',
   'compile/index.ts',
   'spmd/index.ts',
   'testing/index.ts',

@@ -3,6 +3,7 @@
  * name of the function that was called, and not with that of an op inside.
  */
 import assert from 'node:assert/strict';
+import { absenceOf } from '../../lib/core/absent.js';
 import {
   float16,
   manualSeed,
@@ -136,7 +137,10 @@ const opOf = (error: unknown): unknown =>
 
 describe('an error of nn.functional', () => {
   it('is tested for every function', () => {
-    assert.deepEqual(Object.keys(calls).sort(), Object.keys(functional).sort());
+    const given = Object.entries(functional).flatMap(([name, fn]) =>
+      absenceOf(fn) === undefined ? [name] : [],
+    );
+    assert.deepEqual(Object.keys(calls).sort(), given.sort());
   });
 
   for (const [name, args] of Object.entries(calls))

@@ -98,7 +98,7 @@ describe('the options of an optimizer', () => {
   it('require lists and groups, and a group may have one tensor', () => {
     refuses(
       () => new optim.SGD(undefined as never),
-      /params to be a list of parameters or of groups, got undefined/,
+      /params to be a list of parameters or of groups, such as model\.parameters\(\), got undefined/,
     );
     refuses(() => new optim.SGD([3 as never]), /the group to be an object with params, got 3/);
     refuses(() => new optim.SGD([{ lr: 1 } as never]), /object with params/);

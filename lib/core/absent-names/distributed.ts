@@ -18,17 +18,9 @@ const a13 = 'is not there yet: use fullyShard or parallelizeModule';
 const a14 = 'is not there yet: use SequenceParallel';
 const a15 = 'is not there: use stateDict(), or distributedCheckpoint.save and load';
 const a16 = 'is not there: programs of several ranks use collectives';
-const a17 = 'is not there: use dtensorZeros';
-const a18 = 'is not there: use dtensorOnes';
-const a19 = 'is not there: use dtensorEmpty';
-const a20 = 'is not there: use dtensorFull';
-const a21 = 'is not there: use dtensorRand';
-const a22 = 'is not there: use dtensorRandn';
 
 /** Not there: its type says what to use instead. @deprecated @hidden */
 export const spawn = absent('distributed.spawn', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
-export const run = absent('distributed.run', a0);
 /** Not there: its type says what to use instead. @deprecated @hidden */
 export const DistributedSampler = absent('distributed.DistributedSampler', a1);
 /** Not there: its type says what to use instead. @deprecated @hidden */
@@ -95,17 +87,3 @@ export const FullStateDictConfig = absent('distributed.FullStateDictConfig', a15
 export const rpc = absentNamespace('distributed.rpc', a16);
 /** Not there: its type says what to use instead. @deprecated @hidden */
 export const elastic = absentNamespace('distributed.elastic', a16);
-/** Not there: its type says what to use instead. @deprecated @hidden */
-export const nn = absentNamespace('distributed.nn', a16);
-/** Not there: its type says what to use instead. @deprecated @hidden */
-export const zeros = absent('distributed.zeros', a17);
-/** Not there: its type says what to use instead. @deprecated @hidden */
-export const ones = absent('distributed.ones', a18);
-/** Not there: its type says what to use instead. @deprecated @hidden */
-export const empty = absent('distributed.empty', a19);
-/** Not there: its type says what to use instead. @deprecated @hidden */
-export const full = absent('distributed.full', a20);
-/** Not there: its type says what to use instead. @deprecated @hidden */
-export const rand = absent('distributed.rand', a21);
-/** Not there: its type says what to use instead. @deprecated @hidden */
-export const randn = absent('distributed.randn', a22);
