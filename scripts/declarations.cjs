@@ -1,10 +1,13 @@
 #!/usr/bin/env node
 /**
- * Writes the declarations of the package below `dist`: what the entry points reach, without
+ * Writes the declarations of the package below `dist/types`: what the entry points reach, without
  * `@internal` members. In classes they stay as private names without types, which tsc's
  * `stripInternal` cannot do: with it a class without its constructor has one without arguments, and
  * a subclass may reuse a name that it cannot see. Nothing is rolled up, because the methods of ops
  * merge into Tensor by `declare module`.
+ *
+ * They are those of CommonJS, as the library is: a file in CommonJS may not take types from a
+ * module, and a module may take them from CommonJS. So both kinds have the same Tensor.
  */
 const path = require('node:path');
 const { mkdirSync, readFileSync, writeFileSync } = require('node:fs');
@@ -30,7 +33,17 @@ function main() {
   // a declaration is no source: tsc emits nothing for it
   const addon = path.join('native', 'addon.d.ts');
   files.set(path.join(options.outDir, addon), readFileSync(path.join(root, 'lib', addon), 'utf8'));
-  prune(files, entriesBelow(root));
+  const entries = entriesOf(options.outDir);
+  prune(files, [...entries.keys()]);
+  files.set(path.join(options.outDir, 'package.json'), '{ "type": "commonjs" }\n');
+  for (const [inner, outer] of entries) {
+    const target = path.relative(path.dirname(outer), inner).replace(/\.d\.ts$/, '.js');
+    const from = target.startsWith('.') ? target : `./${target}`;
+    const hasDefault = /^export default /m.test(files.get(inner));
+    const all = `export * from '${from}';\n`;
+    const text = hasDefault ? `${all}export { default } from '${from}';\n` : all;
+    for (const kind of ['ts', 'cts']) files.set(outer.replace(/ts$/, kind), text);
+  }
   for (const [file, text] of files) {
     mkdirSync(path.dirname(file), { recursive: true });
     writeFileSync(file, text);
@@ -145,12 +158,16 @@ function hiddenMember({ name, modifiers = [] }) {
   return factory.createPropertyDeclaration(kinds.map(factory.createModifier), name.text);
 }
 
-/** The declarations that package.json names. */
-function entriesBelow(folder) {
-  const { exports } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8'));
-  return Object.values(exports)
-    .filter((entry) => typeof entry === 'object')
-    .flatMap((entry) => Object.values(entry).map(({ types }) => path.join(folder, types)));
+/** The declarations of each entry in `types`, with those that package.json names for modules. */
+function entriesOf(types) {
+  const { exports } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
+  const named = Object.values(exports).flatMap((entry) => entry.import?.types ?? []);
+  const dist = path.join(root, 'dist');
+  return new Map(
+    named
+      .map((file) => path.join(root, file))
+      .map((file) => [path.join(types, path.relative(dist, file)), file]),
+  );
 }
 
 main();

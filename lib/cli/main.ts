@@ -33,4 +33,4 @@ addRun(program);
 addTune(program);
 addExamples(program);
 
-await program.parseAsync();
+void program.parseAsync(); // a promise that is rejected ends the process

@@ -49,6 +49,12 @@ export class Scope {
 /** The innermost open scope; read on the hot path, so a plain variable. @internal */
 export let currentScope: Scope | null = null;
 
+/**
+ * The same for code in another file of the package, where an imported variable is a constant.
+ * @internal
+ */
+export const innermostScope = (): Scope | null => currentScope;
+
 /** As many storages as scopes free in a fraction of a millisecond. */
 const MANY_FREED = 64;
 let freed = 0;

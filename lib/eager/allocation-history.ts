@@ -16,8 +16,8 @@ export interface StorageOrigin {
   readonly shape: readonly number[];
 }
 
-/** Whether recording is on. Read by every op, so a plain variable. */
-export let recording = process.env['SHARDWISE_MEMORY_HISTORY'] === '1';
+/** Whether recording is on. Read by every op, so a plain property. */
+export const history = { isRecorded: process.env['SHARDWISE_MEMORY_HISTORY'] === '1' };
 
 /** By native handle. Handles are never reused, so entries of freed storages only cost memory. */
 const origins = new Map<number, StorageOrigin>();
@@ -28,7 +28,7 @@ let sweepAt = LEAST_BEFORE_SWEEP;
 
 /** Turns recording on or off; off also clears the records. */
 export function setRecording(enabled: boolean): void {
-  recording = enabled;
+  history.isRecorded = enabled;
   if (!enabled) origins.clear();
 }
 

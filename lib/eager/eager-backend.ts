@@ -13,7 +13,7 @@ import { contiguousStrides, formatShape, isContiguousLayout, numelOf } from '../
 import { FAKE_HANDLE, Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { overlaps, overlapsPartly } from './aliasing.js';
-import { recording, recordStorages } from './allocation-history.js';
+import { history, recordStorages } from './allocation-history.js';
 import { checkInto } from './check-into.js';
 import { fakeTensor, isOnMeta, noValues, runOnMeta } from './fake-backend.js';
 import { allocateNow, allocatePinned, readBytesSync, writeBytes } from './memory.js';
@@ -114,7 +114,7 @@ const memory: MemoryAccess = {
       storage.token = null;
       storage.giveToken(t, token);
     }
-    if (recording) recordStorages(op, [t]);
+    if (history.isRecorded) recordStorages(op, [t]);
     return t;
   },
   copy(from, to) {

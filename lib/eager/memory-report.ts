@@ -4,9 +4,9 @@ import type { MemoryHolder } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import type { Addon } from '../native/addon.js';
 import {
+  history,
   LIVE_STORAGE_FIELDS,
   originOf,
-  recording,
   type StorageOrigin,
 } from './allocation-history.js';
 
@@ -108,7 +108,7 @@ export function describeHolders(
     );
   }
   if (holders.length === 0) lines.push('    none of this thread');
-  if (!recording)
+  if (!history.isRecorded)
     lines.push(
       '  To see shapes, dtypes and the ops that made them, call memory.recordHistory(true) ' +
         'first, or set SHARDWISE_MEMORY_HISTORY=1.',

@@ -14,7 +14,7 @@ import { Tensor } from '../core/tensor.js';
 import type { NativeFailure } from '../native/failure.js';
 import { nativeError } from '../native/guard.js';
 import { recordBorrowed } from './aliasing.js';
-import { recording, recordStorages } from './allocation-history.js';
+import { history, recordStorages } from './allocation-history.js';
 import { fakeTensor, noValues } from './fake-backend.js';
 import { addAllocated, addUnsaved, collectBeforeStep, endPass } from './gc-policy.js';
 import {
@@ -261,14 +261,14 @@ export const nativeValues: ValueAccess = {
   fromRaw(raw, shape, dtype, device) {
     if (device.type === 'meta') return fakeTensor({ shape, strides: null, dtype, device });
     const t = freshTensor(shape, dtype, device, allocateNow(device, raw.byteLength));
-    if (recording) recordStorages('tensor', [t]);
+    if (history.isRecorded) recordStorages('tensor', [t]);
     if (raw.byteLength > 0) writeBytes(t, raw);
     return t;
   },
   adopt(array, shape, dtype) {
     const host = deviceByCode(0);
     const t = freshTensor(shape, dtype, host, adoptArray(array, host));
-    if (recording) recordStorages('fromBlob', [t]);
+    if (history.isRecorded) recordStorages('fromBlob', [t]);
     return t;
   },
   readSync: readBytesSync,

@@ -26,7 +26,7 @@ import type { NativeErrorCode } from '../native/failure.js';
 import type { NativeError } from '../native/guard.js';
 import { addonOrStandIn, loadAddon } from '../native/load.js';
 import { byteRange } from './aliasing.js';
-import { recording, recordStorages, unallocated } from './allocation-history.js';
+import { history, recordStorages, unallocated } from './allocation-history.js';
 import { addPressure, collectGarbage } from './gc-policy.js';
 import { describeHolders, largestHolders } from './memory-report.js';
 
@@ -92,7 +92,7 @@ export function submitCommand(
   outputs: readonly Tensor[],
 ): void {
   const stream = device.currentStream >= 0 ? device.currentStream : streamOf(device);
-  const made = recording ? unallocated(outputs) : null;
+  const made = history.isRecorded ? unallocated(outputs) : null;
   try {
     writer.words.submit(kernel, stream);
   } catch (error) {

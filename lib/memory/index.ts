@@ -4,7 +4,7 @@ import { type Device, type DeviceName, device as deviceOf } from '../core/device
 import { DeviceError, type MemoryHolder } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import { reportUse } from '../core/unrepeatable.js';
-import { recording, setRecording } from '../eager/allocation-history.js';
+import { history, setRecording } from '../eager/allocation-history.js';
 import { groupHolders, type LiveStorage, liveStorages } from '../eager/memory-report.js';
 import { freeGarbage, nativeCall, streamOf, writer } from '../eager/submit.js';
 import type { NativeMemoryStats, NativeSegment } from '../native/memory-calls.js';
@@ -97,7 +97,7 @@ export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
   const storages = liveStorages(writer.addon, found);
   return {
     device: String(found),
-    recording,
+    recording: history.isRecorded,
     stats: stats(found),
     segments,
     storages,

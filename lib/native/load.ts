@@ -8,6 +8,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BackendLoadError } from '../core/errors.js';
 import type { Addon } from './addon.js';
+import { BUNDLED } from './bundled.js';
 import { guard } from './guard.js';
 import { backendLibraries, reasonAlone } from './libraries.js';
 import { missingAddon } from './missing-addon.js';
@@ -137,13 +138,7 @@ function howToInstall(): string {
 }
 
 function bundledError(): BackendLoadError {
-  return new BackendLoadError(
-    'shardwise was bundled into another file, where its native addon cannot be found. Make it ' +
-      'external: --external:shardwise (esbuild), external: [/^shardwise/] (rollup, Vite), ' +
-      "externals: { shardwise: 'commonjs shardwise' } (webpack), serverExternalPackages: " +
-      "['shardwise'] (Next.js).",
-    { here },
-  );
+  return new BackendLoadError(BUNDLED, { here });
 }
 
 /** Where cuda-backend.so may lie. */

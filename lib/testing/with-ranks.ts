@@ -1,4 +1,5 @@
 /** Tests of several ranks, for mocha and similar runners. */
+import { types } from 'node:util';
 import { ArgumentError } from '../core/errors.js';
 import { checkFunction, checkNumber, checkOneOf, withDefaults } from '../core/options.js';
 import {
@@ -127,7 +128,8 @@ function ofRank(error: unknown): unknown {
     cause?: unknown;
     details?: { rank?: unknown; leftBehind?: readonly number[] };
   };
-  if (!(cause instanceof Error) || details?.rank === undefined) return error;
+  // Errors of node:assert are of another realm in jest.
+  if (!types.isNativeError(cause) || details?.rank === undefined) return error;
   const open =
     details.leftBehind === undefined
       ? ''

@@ -50,6 +50,12 @@ const requiring = ['compile', 'data', 'distributed', 'spmd', 'testing']
   .map((entry) => `import ${entry} = require('shardwise/${entry}');\nvoid ${entry};\n`)
   .join('')
   .concat('export const mesh: distributed.DeviceMesh | null = null;\n');
+/** A module that passes its tensors to a file in CommonJS. */
+const both = `
+import { ones, type Tensor } from 'shardwise';
+import { sum } from './consumer.cjs';
+export const total: Tensor = sum.add(ones([1]));
+`;
 /** What works without an addon, and what does not. */
 const withoutAddon = `
 import { nn, ones, tensor, cuda } from 'shardwise';
@@ -111,6 +117,13 @@ describe('the packed package', function () {
     writeFileSync(path.join(folder, 'without-addon.mjs'), withoutAddon);
     for (const { file, code } of programs) writeFileSync(path.join(folder, file), code);
     writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify(consumerConfig));
+    const node16 = {
+      extends: './tsconfig.json',
+      compilerOptions: { module: 'node16' },
+      files: ['consumer.cts', 'requiring.cts', 'both.mts'],
+    };
+    writeFileSync(path.join(folder, 'tsconfig.node16.json'), JSON.stringify(node16));
+    writeFileSync(path.join(folder, 'both.mts'), both);
     npm(
       folder,
       ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', tarball],
@@ -186,10 +199,18 @@ describe('the packed package', function () {
   });
 
   it('has declarations that type-check, for modules, for CommonJS and for the examples of its documentation', () => {
-    const tsc = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-    const { stdout } = spawnSync(process.execPath, [tsc, '-p', folder], { encoding: 'utf8' });
-    assert.equal(stdout, '');
+    assert.equal(typeErrors('tsconfig.json'), '');
   });
+
+  it('has declarations for files in CommonJS that may require no modules', () => {
+    assert.equal(typeErrors('tsconfig.node16.json'), '');
+  });
+
+  function typeErrors(project: string): string {
+    const tsc = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+    const args = [tsc, '-p', path.join(folder, project)];
+    return spawnSync(process.execPath, args, { encoding: 'utf8' }).stdout;
+  }
 
   it('offers the members of an object that its sources declare as public, and no others', () => {
     const names = (members: readonly Member[] = []): string[] => members.map(({ name }) => name);

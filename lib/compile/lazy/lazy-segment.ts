@@ -9,7 +9,7 @@ import { runDeferred } from '../../core/deferred.js';
 import { cpu, type Device } from '../../core/device.js';
 import type { AnyOp, OutputMeta } from '../../core/op.js';
 import type { DrawParams } from '../../core/random.js';
-import { currentScope } from '../../core/scope-stack.js';
+import { innermostScope } from '../../core/scope-stack.js';
 import { contiguousStrides } from '../../core/shape.js';
 import { PENDING_HANDLE, Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
@@ -186,7 +186,7 @@ export class LazySegment {
   private reasonBefore(op: AnyOp): string {
     const { path, place } = this;
     if (path.length >= MAX_CALLS) return `${MAX_CALLS} ops were pending`;
-    if (place !== null && place.scope !== currentScope) return 'a scope began or ended';
+    if (place !== null && place.scope !== innermostScope()) return 'a scope began or ended';
     if (place !== null && place.stream !== place.device.currentStream)
       return 'another stream was chosen';
     return `${op.name} does not fit the ops before it: another device, or memory that they write`;
@@ -199,13 +199,13 @@ export class LazySegment {
     const { place } = this;
     if (place === null) {
       const { backend } = this;
-      this.place = { backend, device, stream: device.currentStream, scope: currentScope };
+      this.place = { backend, device, stream: device.currentStream, scope: innermostScope() };
       return true;
     }
     return (
       place.device === device &&
       place.stream === device.currentStream &&
-      place.scope === currentScope
+      place.scope === innermostScope()
     );
   }
 
@@ -246,9 +246,10 @@ export class LazySegment {
   ): PendingStorage {
     const storage = new PendingStorage(device, bytes, number, meta);
     this.made.push(storage);
-    if (currentScope !== null) {
-      storage.scope = currentScope;
-      currentScope.storages.push(storage);
+    const scope = innermostScope();
+    if (scope !== null) {
+      storage.scope = scope;
+      scope.storages.push(storage);
     }
     return storage;
   }

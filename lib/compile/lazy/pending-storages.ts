@@ -3,7 +3,7 @@ import type { Backend } from '../../core/backend.js';
 import type { Device } from '../../core/device.js';
 import { hooks, layers } from '../../core/hooks.js';
 import { moduleCalls } from '../../core/module-calls.js';
-import { currentScope, type Scope, setScope } from '../../core/scope-stack.js';
+import { innermostScope, type Scope, setScope } from '../../core/scope-stack.js';
 import { sameShape } from '../../core/shape.js';
 import { PENDING_HANDLE, Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
@@ -95,7 +95,7 @@ function copyOver(storage: PendingStorage, t: Tensor): void {
 function atPlace({ device, stream, scope, backend }: Place, fn: () => void): void {
   const { dtensor, hasMode } = layers;
   const before = layers.backend;
-  const scopeBefore = currentScope;
+  const scopeBefore = innermostScope();
   const streamBefore = device.currentStream;
   const { run } = moduleCalls;
   layers.backend = backend;

@@ -10,12 +10,12 @@ import type { DType } from '../../core/dtype.js';
 import { hooks, layers } from '../../core/hooks.js';
 import { lateResultOf, lateResults } from '../../core/late-results.js';
 import type { DrawParams } from '../../core/random.js';
-import { currentScope } from '../../core/scope-stack.js';
+import { innermostScope } from '../../core/scope-stack.js';
 import { type Shape, sameShape } from '../../core/shape.js';
 import { Storage } from '../../core/storage.js';
 import { Tensor } from '../../core/tensor.js';
 import { mayShareMemory } from '../../eager/aliasing.js';
-import { recording, recordStorages } from '../../eager/allocation-history.js';
+import { history, recordStorages } from '../../eager/allocation-history.js';
 import { addPressure } from '../../eager/gc-policy.js';
 import { freeGarbage, streamOf, translate, writer } from '../../eager/submit.js';
 import type { Token } from '../../native/addon.js';
@@ -165,7 +165,7 @@ export class Segment {
       this.finish(values, []);
       return true;
     }
-    const scope = currentScope;
+    const scope = innermostScope();
     const made = this.runPlan(values, scope === null);
     if (made === false) return false;
     this.markFreed(values, this.parts.commands.length);
@@ -276,7 +276,7 @@ export class Segment {
       values[value] = values[earlier] as RunValue;
     }
     for (let i = 0; i < written.length; i++) (values[written[i] as number] as Tensor).bumpVersion();
-    if (recording)
+    if (history.isRecorded)
       for (const [i, t] of owners.entries()) recordStorages((outputs[i] as SegmentOutput).op, [t]);
     if (owners.length > 0) addPressure(owners);
   }

@@ -3,7 +3,7 @@
  * of an error.
  */
 import { AssertionError } from 'node:assert';
-import { inspect } from 'node:util';
+import { inspect, types } from 'node:util';
 import * as ownErrors from '../../core/errors.js';
 
 /** @internal */
@@ -49,7 +49,7 @@ function isErrorClass(value: unknown): boolean {
 
 /** Serializes an error with its causes. @internal */
 export function sentError(error: unknown): SentError {
-  if (!(error instanceof Error))
+  if (!types.isNativeError(error))
     return {
       type: 'Error',
       name: 'Error',
@@ -69,7 +69,7 @@ export function sentError(error: unknown): SentError {
     code: typeof code === 'string' ? code : undefined,
     details: error instanceof ownErrors.ShardwiseError ? error.details : undefined,
     assertion: assertionOf(error),
-    cause: error.cause instanceof Error ? sentError(error.cause) : undefined,
+    cause: types.isNativeError(error.cause) ? sentError(error.cause) : undefined,
   };
 }
 

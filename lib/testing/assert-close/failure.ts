@@ -29,7 +29,6 @@ export function failure(
     message: `${message === null ? '' : `${message}\n`}${op}${where}: ${text}`,
     actual,
     expected,
-    operator: op,
     ...(below === null ? {} : { stackStartFn: below }),
   });
 }

@@ -17,7 +17,12 @@ import { assertClose } from './assert-close.js';
  */
 export function tensorEquality(a: unknown, b: unknown): boolean | undefined {
   if (!(a instanceof Tensor) && !(b instanceof Tensor)) return undefined;
-  if (!(a instanceof Tensor) || !(b instanceof Tensor)) return false;
+  const isEqual = a instanceof Tensor && b instanceof Tensor && areEqual(a, b);
+  if (!isEqual) letJestCopy();
+  return isEqual;
+}
+
+function areEqual(a: Tensor, b: Tensor): boolean {
   if (a === b) return true;
   try {
     assertClose(a, b, { rtol: 0, atol: 0, equalNan: true });
@@ -25,5 +30,28 @@ export function tensorEquality(a: unknown, b: unknown): boolean | undefined {
   } catch (error) {
     if (error instanceof AssertionError) return false;
     throw error;
+  }
+}
+
+/** Getters that throw for tensors of few dims. */
+const throwing = ['length', 'mT'] as const;
+let isCopyable = false;
+
+/** To print a difference, jest copies a tensor with what all getters give. They must not throw then. */
+function letJestCopy(): void {
+  if (isCopyable) return;
+  isCopyable = true;
+  for (const name of throwing) {
+    const descriptor = Object.getOwnPropertyDescriptor(Tensor.prototype, name);
+    const original = descriptor?.get as (this: Tensor) => unknown;
+    const get = function (this: Tensor): unknown {
+      try {
+        return original.call(this);
+      } catch (error) {
+        if (new Error().stack?.includes('deepCyclicCopy')) return undefined;
+        throw error;
+      }
+    };
+    Object.defineProperty(Tensor.prototype, name, { ...descriptor, get });
   }
 }

@@ -1,3 +1,0 @@
-// What `require('shardwise/compile')` gives: the same module objects as `import`.
-import entry = require('./index.js');
-export = entry;

@@ -1,3 +1,0 @@
-// What `require('shardwise/testing')` gives: the same module objects as `import`.
-import entry = require('./index.js');
-export = entry;
