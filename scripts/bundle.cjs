@@ -24,6 +24,7 @@ buildSync({
     'lib/distributed.ts',
     'lib/spmd/index.ts',
     'lib/testing/index.ts',
+    'lib/train/index.ts',
     'lib/cli/main.ts',
     'lib/distributed/launch/worker-preload.ts',
   ],
@@ -46,9 +47,15 @@ for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).fil
 }
 buildSync({
   ...shared,
-  entryPoints: ['index', 'compile/index', 'data/index', 'distributed', 'spmd/index', 'testing/index'].map(
-    (entry) => `lib/${entry}.cts`,
-  ),
+  entryPoints: [
+    'index',
+    'compile/index',
+    'data/index',
+    'distributed',
+    'spmd/index',
+    'testing/index',
+    'train/index',
+  ].map((entry) => `lib/${entry}.cts`),
   outbase: 'lib',
   outdir: 'dist',
   outExtension: { '.js': '.cjs' },

@@ -37,12 +37,7 @@ export async function importDataset<Sample, Item>(
 export async function importDataset(module: URL | string, options?: unknown): Promise<object> {
   const op = 'importDataset';
   if (!(module instanceof URL) && (typeof module !== 'string' || module === ''))
-    throw unexpected(
-      op,
-      'module',
-      "a path, or such as new URL('./data.js', import.meta.url)",
-      module,
-    );
+    throw unexpected(op, 'module', 'a path or a file URL', module);
   const url = module instanceof URL ? module.href : pathToFileURL(path.resolve(module)).href;
   const dataset = (await datasetOf({ url, options })) as object;
   sourceOf(op, dataset as never);

@@ -11,6 +11,7 @@ import * as distributed from '../../lib/distributed.js';
 import * as main from '../../lib/index.js';
 import * as spmd from '../../lib/spmd/index.js';
 import * as testing from '../../lib/testing/index.js';
+import * as training from '../../lib/train/index.js';
 import { root } from './blocks.js';
 
 export interface Example {
@@ -29,6 +30,7 @@ const entries = {
   'shardwise/spmd': spmd,
   'shardwise/data': data,
   'shardwise/testing': testing,
+  'shardwise/train': training,
 };
 
 /** What examples use without declaring it. */
