@@ -86,7 +86,8 @@ export function receivedError({
   else Object.defineProperty(error, 'name', { value: name, configurable: true });
   Object.defineProperty(error, 'stack', { value: stack, configurable: true, writable: true });
   if (code !== undefined) Object.assign(error, { code });
-  if (details !== undefined)
-    Object.defineProperty(error, 'details', { value: details, configurable: true });
+  // Errors of the library always have some, also where they were not sent.
+  if (details !== undefined || error instanceof ownErrors.ShardwiseError)
+    Object.defineProperty(error, 'details', { value: details ?? {}, configurable: true });
   return error;
 }
