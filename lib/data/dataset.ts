@@ -4,7 +4,8 @@ import { checkFunction, unexpected } from '../core/options.js';
 /**
  * Samples by index, each loaded when it is needed. @see PyTorch `torch.utils.data.Dataset`
  * @example
- * const squares: Dataset<number> = { length: 100, get: (index) => index ** 2 };
+ * const squares = { length: 100, get: (index: number) => index ** 2 };
+ * new DataLoader(squares, { batchSize: 8 }).length; // 13
  */
 export interface Dataset<Sample = unknown> {
   /** The number of samples. */
