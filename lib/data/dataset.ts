@@ -1,5 +1,6 @@
 /** What a loader reads: datasets with a length, and streams. */
 import { checkFunction, unexpected } from '../core/options.js';
+import { isTensor } from './collate.js';
 
 /**
  * Samples by index, each loaded when it is needed. @see PyTorch `torch.utils.data.Dataset`
@@ -57,6 +58,8 @@ export function sourceOf<Sample>(op: string, dataset: DatasetLike<Sample>): Sour
     return { length: null, stream: dataset as () => Iterable<Unit>, get: null };
   if (typeof dataset !== 'object' || dataset === null)
     throw unexpected(op, 'dataset', EXPECTED, dataset);
+  if (isTensor(dataset))
+    throw unexpected(op, 'dataset', `${EXPECTED}, such as new TensorDataset(t)`, dataset);
   const { length, get } = dataset as Partial<Dataset<Sample>>;
   const ofUnit = get === undefined ? null : (unit: Unit) => get.call(dataset, unit as number);
   if (ofUnit !== null) checkFunction(op, 'dataset.get', get);

@@ -19,6 +19,7 @@ import {
   DataLoader,
   DistributedSampler,
   RandomSampler,
+  randomSplit,
   tokenWindows,
 } from '../../lib/data/index.js';
 import * as shardwise from '../../lib/index.js';
@@ -65,7 +66,7 @@ export const values: Record<string, unknown> = {
   'new data.DataLoader': { batchSize: 2, shuffle: true, seed: 1, bufferSize: 2, sampler: [0], batchSampler: [[0]], dropLast: true, numReplicas: 1, rank: 0, collateFn: () => 0, numWorkers: 0, prefetchFactor: 1 },
   'train.lossCurve': { title: 'loss', baseline: { name: 'bigram', loss: 1 } }, 'train.progress': { ranks: 1, json: true }, 'train.exposedCommunication': { rank: 0 }, 'train.transformerFlops': { parameters: 1, numLayers: 1, dModel: 1, contextLength: 1 },
   'new train.SummaryWriter': { prefix: '' }, 'new train.TrainMetrics': { every: 1, tokens: 1, flopsPerToken: 1, peakFlops: 1, device: 'cpu', rank: 0, writers: [] },
-  'new data.RandomSampler': { seed: 1 }, 'new data.DistributedSampler': { numReplicas: 1, rank: 0, shuffle: false, seed: 1 }, 'data.tokenWindows': { length: 1, stride: 1, dtype: 'uint16' },
+  'new data.RandomSampler': { seed: 1 }, 'data.randomSplit': { seed: 1 }, 'new data.DistributedSampler': { numReplicas: 1, rank: 0, shuffle: false, seed: 1 }, 'data.tokenWindows': { length: 1, stride: 1, dtype: 'uint16' },
 }; // biome-ignore format: a table
 
 const double = (options: Options) => ({ ...options }) as never;
@@ -204,6 +205,7 @@ export const calls: Calls = {
   'new data.RandomSampler': (o) => new RandomSampler([1, 2], o),
   'new data.DistributedSampler': (o) =>
     new DistributedSampler([1, 2], { numReplicas: 2, rank: 0, ...o }),
+  'data.randomSplit': (o) => randomSplit([1, 2], [1, 1], o),
   'data.tokenWindows': (o) => tokenWindows([1, 2, 3], { length: 2, ...o }),
   'train.lossCurve': (o) => lossCurve([1, 2], o),
   'train.progress': (o) => progress(o),

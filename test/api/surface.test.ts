@@ -179,7 +179,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
     dataEntry,
     list(
       'DataLoader SequentialSampler RandomSampler DistributedSampler BatchSampler defaultCollate mapDataset importDataset ' +
-        'ndjson tokenWindows DataError',
+        'ndjson tokenWindows TensorDataset Subset randomSplit DataError',
     ),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],
