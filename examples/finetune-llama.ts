@@ -4,47 +4,22 @@
  *
  *   node --import tsx examples/finetune-llama.ts FOLDER [--lora RANK] [--ranks N] [--device cpu|cuda] [--dtype float32|bfloat16] [--text file | --tokens ids.json] [--steps N] [--resume] [--out runs/llama]
  */
-import cliProgress from 'cli-progress';
+import { progress } from '../lib/train/index.js';
 import { UserError } from './common/arguments.js';
 import { type Options, parseOptions } from './llama/options.js';
-import { finetune, type Shown } from './llama/training.js';
-
-/** Shows steps as a progress bar. */
-function makeBar(steps: number): Shown & { stop(): void } {
-  const bar = new cliProgress.SingleBar({
-    format: '{bar} {value}/{total} | loss {loss} | {rate} tokens/s | {memory} MiB | {eta} s left',
-    etaBuffer: 50,
-  });
-  bar.start(steps, 0, { loss: '-', rate: '-', memory: '-' });
-  return {
-    report: ({ step, loss, tokensPerSecond, memoryBytes }) =>
-      bar.update(step, {
-        loss: loss.toFixed(3),
-        rate: tokensPerSecond.toFixed(0),
-        memory: (memoryBytes / 2 ** 20).toFixed(0),
-      }),
-    message(text) {
-      bar.stop();
-      console.error(text);
-    },
-    stop: () => bar.stop(),
-  };
-}
+import { finetune } from './llama/training.js';
 
 async function main(options: Options): Promise<void> {
-  if (options.json) {
-    const { losses, ...end } = await finetune(options, {
-      report: (step) => console.log(JSON.stringify(step)),
-      message: console.error,
-    });
-    console.log(JSON.stringify({ done: true, ...end }));
-    return;
-  }
-  const bar = makeBar(options.steps);
-  const { lossBefore, lossAfter, exported, goOn } = await finetune(options, bar).finally(bar.stop);
+  const { json } = options;
+  const shown = progress({ json });
+  const end = await finetune(options, shown).finally(() => shown.close());
+  const { losses: _, ...others } = end;
+  const { lossBefore, lossAfter, exported, goOn } = end;
   console.log(
-    `held-out loss ${lossBefore.toFixed(3)} before, ${lossAfter.toFixed(3)} after, in nats a token\n` +
-      `model: ${exported}\ngo on with: ${goOn}`,
+    json
+      ? JSON.stringify({ done: true, ...others })
+      : `held-out loss ${lossBefore.toFixed(3)} before, ${lossAfter.toFixed(3)} after, in nats a token\n` +
+          `model: ${exported}\ngo on with: ${goOn}`,
   );
 }
 

@@ -8,6 +8,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
+import { DataLoader, tokenWindows } from '../lib/data/index.js';
 import { type Checkpointer, launch } from '../lib/distributed.js';
 import {
   type DeviceName,
@@ -19,13 +20,20 @@ import {
   noGrad,
   optim,
   scope,
+  type Tensor,
   tensor,
 } from '../lib/index.js';
+import {
+  lossCurve,
+  type Progress,
+  progress as progressOf,
+  SummaryWriter,
+  TrainMetrics,
+} from '../lib/train/index.js';
 import { UserError } from './common/arguments.js';
-import { makeRandom, sampleBatch, windowsAt } from './common/text.js';
+import { colored } from './common/colored.js';
+import { windowsAt } from './common/text.js';
 import { openCheckpoints, resume, type State } from './gpt/checkpoint.js';
-import { colored, type Display, displayFor } from './gpt/display.js';
-import { lossCurveSvg } from './gpt/loss-curve.js';
 import { Gpt, type GptConfig } from './gpt/model.js';
 import { DEFAULT_STEPS, type Options, parseOptions } from './gpt/options.js';
 import {
@@ -34,7 +42,6 @@ import {
   type Callable,
   lossOf,
   type MeshSizes,
-  ownRows,
   type Share,
   shared,
   whole,
@@ -132,7 +139,7 @@ interface Run {
   /** The model, the optimizer, and the losses of all steps done. */
   state: State;
   checkpointer: Checkpointer;
-  display: Display;
+  display: Progress;
   /** Steps done before this run, and in total. */
   first: number;
   steps: number;
@@ -144,10 +151,10 @@ async function prepare(
   options: Options,
   share: Share,
   checkpointer: Checkpointer,
-  display: Display,
+  display: Progress,
 ): Promise<Run> {
-  const { lr, seed } = options;
-  const { device } = share;
+  const { batch, lr, seed } = options;
+  const { device, part, parts } = share;
   manualSeed(seed);
   const model = new Gpt(config).to(device);
   const optimizer = new optim.AdamW(model.parameters(), {
@@ -156,7 +163,18 @@ async function prepare(
     weightDecay: 0.1,
   });
   const trained = share.cut(model);
-  const state = { model, optimizer, progress: { step: 0, losses: [] } };
+  const text = loadText(options.text, config.contextLength);
+  const windows = tokenWindows(text.train, { length: config.contextLength, stride: 1 });
+  const data = new DataLoader(windows, {
+    batchSize: batch / parts,
+    shuffle: true,
+    seed,
+    dropLast: true,
+    numReplicas: parts,
+    rank: part,
+    device,
+  });
+  const state = { model, optimizer, data, progress: { step: 0, losses: [] } };
   if (options.resume) await resume(checkpointer, options, state);
   const first = state.progress.step;
   const steps = options.steps ?? first + DEFAULT_STEPS;
@@ -165,7 +183,7 @@ async function prepare(
   return {
     options,
     share,
-    text: loadText(options.text, config.contextLength),
+    text,
     model,
     trained,
     state,
@@ -178,16 +196,12 @@ async function prepare(
 
 /** One step on this rank's share of a batch; returns the loss of the whole batch. */
 async function trainStep(
-  { options, share, text, model, trained, state: { optimizer } }: Run,
-  random: () => number,
+  { share, model, trained, state: { optimizer } }: Run,
+  batch: [Tensor, Tensor],
 ): Promise<number> {
   const loss = scope(() => {
     // A scope of its own: backward then frees what it has used.
-    const value = scope(() => {
-      const { batch } = options;
-      const all = sampleBatch(text.train, batch, config.contextLength, random, share.device);
-      return lossOf(trained, ownRows(all, share));
-    });
+    const value = scope(() => lossOf(trained, batch));
     value.backward();
     averageGradients(model, share);
     nn.utils.clipGradNorm_(model.parameters(), 1);
@@ -222,38 +236,41 @@ function described({ options, share, model, text, first }: Run): string {
 
 /** Trains to the last step. Returns tokens per second. */
 async function train(run: Run): Promise<number> {
-  const { options, share, state, checkpointer, display, first, steps } = run;
-  const { optimizer, progress } = state;
-  const { batch, lr, seed, saveEvery } = options;
-  const tokensAStep = batch * config.contextLength;
-  let [trainingMs, tokensPerSecond] = [0, 0];
+  const { options, state, checkpointer, first, steps } = run;
+  const { data, optimizer, progress } = state;
+  const { batch, lr, saveEvery } = options;
+  const tokens = batch * config.contextLength;
+  const metrics = metricsOf(run, tokens);
+  const batches = data.repeat();
+  let trainingMs = 0;
   for (let step = first; step < steps; step++) {
     const began = performance.now();
     const rate = learningRate(step, steps, lr);
     for (const group of optimizer.paramGroups) group.lr = rate;
-    // The batch depends on the step alone, so that a run that is resumed sees the same ones.
-    const loss = await trainStep(run, makeRandom(seed * 1_000_003 + step));
+    const { inputs, targets } = (await batches.next()).value;
+    const loss = await trainStep(run, [inputs, targets]);
     const done = step + 1;
     progress.losses.push(loss);
     progress.step = done;
     trainingMs += performance.now() - began;
-    tokensPerSecond = ((done - first) * tokensAStep * 1000) / trainingMs;
-    display.step(share.rank, {
-      done,
-      loss,
-      lr: rate,
-      tokensPerSecond,
-      memoryBytes: memory.stats(share.device).allocatedBytes,
-      secondsLeft: ((steps - done) * tokensAStep) / tokensPerSecond,
-    });
+    metrics.step(done, { loss, lr: rate });
     if (!options.json && done % saveEvery === 0 && done < steps) await validate(run, SOME_WINDOWS);
     await checkpointer.step(done, state);
+    metrics.restart();
   }
-  return tokensPerSecond;
+  return ((steps - first) * tokens * 1000) / trainingMs;
+}
+
+/** What reports the steps of this rank. */
+function metricsOf({ options, share, display }: Run, tokens: number): TrainMetrics {
+  const { device, rank, isFirst } = share;
+  const isWritten = options.tensorboard && isFirst;
+  const writers = isWritten ? [new SummaryWriter(path.join(options.out, 'tensorboard'))] : [];
+  return new TrainMetrics({ tokens, device, rank, writers: [display, ...writers] });
 }
 
 /** From now on, Ctrl-C ends the program at once: all training is saved. */
-function endAtSignals(saved: string, goOn: string, display: Display): void {
+function endAtSignals(saved: string, goOn: string, display: Progress): void {
   const end = (signal: NodeJS.Signals): void => {
     display.message(`${signal}: ${saved}. To go on: ${goOn}`);
     process.exit(128 + constants.signals[signal]);
@@ -262,7 +279,7 @@ function endAtSignals(saved: string, goOn: string, display: Display): void {
 }
 
 /** The program of each rank. */
-async function job(options: Options, share: Share, display: Display): Promise<void> {
+async function job(options: Options, share: Share, display: Progress): Promise<void> {
   const began = performance.now();
   const { json, out } = options;
   const { device, isFirst } = share;
@@ -272,18 +289,22 @@ async function job(options: Options, share: Share, display: Display): Promise<vo
   const run = await prepare(options, share, checkpointer, display);
   const { model, state, steps, text } = run;
   const { losses } = state.progress;
-  if (isFirst) display.begin(described(run), run.first, steps);
+  if (isFirst) display.begin(described(run), { first: run.first, steps });
   const tokensPerSecond = await train(run);
   const checkpoint = await checkpointer.save(steps, state);
   await checkpointer.close();
   const goOn = checkpointer.resumeCommand({ '--steps': String(steps * 2) });
   if (isFirst) endAtSignals(`step ${steps} is saved in ${checkpoint}`, goOn, display);
   const validationLoss = await validate(run);
-  if (isFirst) display.end();
+  if (isFirst) display.close();
   const sample = json ? '' : await sampleText(model, 'Call me ', 240, device);
   if (!isFirst) return;
   const bigram = bigramLoss(text, config.contextLength);
-  await writeFile(path.join(out, 'loss.svg'), lossCurveSvg(losses, bigram));
+  const curve = {
+    title: 'training loss, nats a byte',
+    baseline: { name: 'byte bigram', loss: bigram },
+  };
+  await writeFile(path.join(out, 'loss.svg'), lossCurve(losses, curve));
   if (json) {
     const [firstLoss, lastLoss] = [losses[0], losses[losses.length - 1]];
     console.log(
@@ -339,12 +360,12 @@ async function main(): Promise<void> {
   await mkdir(out, { recursive: true }).catch((error: Error) => {
     throw new UserError(`--out ${out} cannot be used: ${error.message}`);
   });
-  const display = displayFor(options.json, ranks);
+  const display = progressOf({ json: options.json, ranks });
   try {
     if (ranks === 1) await job(options, alone(device), display);
     else await launch(ranks, () => job(options, shared(sizes, options.parallel, device), display));
   } finally {
-    display.end();
+    display.close();
   }
 }
 

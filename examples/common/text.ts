@@ -1,4 +1,4 @@
-/** The texts that the examples learn, as bytes, and batches of tokens. */
+/** The texts that the examples learn, as bytes, and windows of tokens. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type DeviceName, type Tensor, tensor } from '../../lib/index.js';
@@ -24,17 +24,6 @@ export function fileBytes(option: string, file: string): Uint8Array {
   }
 }
 
-/** Reproducible random numbers in [0, 1), independent of the library's. */
-export function makeRandom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Windows at `starts`: inputs `[starts, length]`, and targets shifted by one token. */
 export function windowsAt(
   tokens: ArrayLike<number>,
@@ -54,18 +43,4 @@ export function windowsAt(
     Tensor,
     Tensor,
   ];
-}
-
-/** Random training windows. */
-export function sampleBatch(
-  tokens: ArrayLike<number>,
-  batch: number,
-  length: number,
-  random: () => number,
-  device: DeviceName,
-): [Tensor, Tensor] {
-  const starts = Array.from({ length: batch }, () =>
-    Math.floor(random() * (tokens.length - length - 1)),
-  );
-  return windowsAt(tokens, starts, length, device);
 }

@@ -1,6 +1,7 @@
 /** Checkpoints of the example: a folder for each, which any number of ranks resumes from. */
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
+import type { DataLoader, TokenWindow } from '../../lib/data/index.js';
 import { barrier, Checkpointer } from '../../lib/distributed.js';
 import { CheckpointError, type optim } from '../../lib/index.js';
 import { UserError } from '../common/arguments.js';
@@ -19,6 +20,8 @@ export type Progress = {
 export type State = {
   model: Gpt;
   optimizer: optim.AdamW;
+  /** The batches, from the place on where a run before has ended. */
+  data: DataLoader<TokenWindow>;
   progress: Progress;
 };
 

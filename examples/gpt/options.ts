@@ -19,6 +19,8 @@ export interface Options {
   /** A checkpoint is written after so many steps. */
   saveEvery: number;
   json: boolean;
+  /** Whether event files for TensorBoard are written. */
+  tensorboard: boolean;
   out: string;
   /** A text file instead of Moby-Dick. */
   text: string | null;
@@ -73,6 +75,7 @@ export function parseOptions(): Options {
     .option('--resume', 'go on from the last checkpoint', false)
     .option('--save-every <n>', 'steps between checkpoints', count(1), 200)
     .option('--json', 'one JSON object a step instead of a progress bar', false)
+    .option('--tensorboard', 'write metrics for TensorBoard into the folder of --out', false)
     .option('--text <file>', 'what to learn; its last tenth is held out (default: Moby-Dick)')
     .option('--out <folder>', 'for the checkpoint and the loss curve', path.join('runs', 'gpt'));
   const given = program.parse().opts<Omit<Options, 'steps' | 'mesh' | 'text'> & Partial<Options>>();

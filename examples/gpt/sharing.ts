@@ -117,14 +117,6 @@ export function lossOf(model: Callable, [inputs, targets]: [Tensor, Tensor]): Te
   return lossParallel(() => crossEntropy(model(inputs).flatten(0, 1), targets.reshape(-1)));
 }
 
-/** This rank's share of a batch. */
-export function ownRows(
-  batch: readonly [Tensor, Tensor],
-  { part, parts }: Share,
-): [Tensor, Tensor] {
-  return batch.map((t) => t.chunk(parts)[part]) as [Tensor, Tensor];
-}
-
 /** Averages the gradients of the shares of a batch. */
 export function averageGradients(model: Gpt, share: Share): void {
   if (share.averagesGradients) return;

@@ -1,5 +1,5 @@
 /** A run of the example: shards the model, loads, trains, saves and exports it. */
-import { performance } from 'node:perf_hooks';
+import { DataLoader, tokenWindows } from '../../lib/data/index.js';
 import {
   allReduce,
   applyActivationCheckpointing,
@@ -24,8 +24,8 @@ import {
   type Tensor,
   withDevice,
 } from '../../lib/index.js';
+import { type Progress, TrainMetrics } from '../../lib/train/index.js';
 import { UserError } from '../common/arguments.js';
-import { makeRandom, sampleBatch } from '../common/text.js';
 import { type LlamaConfig, readConfig } from './config.js';
 import { type Data, loadData } from './data.js';
 import { addLora } from './lora.js';
@@ -33,15 +33,6 @@ import { Layer, Llama } from './model.js';
 import type { Options } from './options.js';
 import { checkpointsOf, modelOf, prepareFolder } from './run-folder.js';
 import { copyOthers, exportWeights, loadWeights } from './weights.js';
-
-/** A step that is done. */
-export interface StepReport {
-  readonly step: number;
-  /** Mean over the batch, in nats a token. */
-  readonly loss: number;
-  readonly tokensPerSecond: number;
-  readonly memoryBytes: number;
-}
 
 /** The end of a run. */
 export interface RunReport {
@@ -57,13 +48,14 @@ export interface RunReport {
   readonly peakMemoryBytes: number;
 }
 
-/** What a run shows. */
-export interface Shown {
-  /** A step of the first rank has ended. */
-  report(step: StepReport): void;
-  /** A message about the end of the run; no steps are shown after it. */
-  message(text: string): void;
-}
+/** What a run shows: the steps of the first rank. */
+export type Shown = Pick<Progress, 'begin' | 'write' | 'message' | 'close'>;
+const nothing: Shown = {
+  begin: () => {},
+  write: () => {},
+  message: console.error,
+  close: () => {},
+};
 
 /** Batches of held-out tokens. */
 const VALIDATION_BATCHES = 4;
@@ -77,7 +69,26 @@ interface Run {
   readonly mesh: DeviceMesh;
   readonly model: Llama;
   readonly optimizer: optim.AdamW;
-  readonly report: (step: StepReport) => void;
+  readonly batches: Batches;
+}
+
+type Batches = ReturnType<typeof batchesOf>;
+
+/** This rank's batches of windows of the tokens, in an order that all ranks share. */
+function batchesOf(
+  { batch, context, ranks, seed }: Options,
+  tokens: Data['train'],
+  mesh: DeviceMesh,
+) {
+  return new DataLoader(tokenWindows(tokens, { length: context, stride: 1 }), {
+    batchSize: batch / ranks,
+    shuffle: true,
+    seed,
+    dropLast: true,
+    numReplicas: ranks,
+    rank: mesh.getRank(),
+    device: mesh.deviceType,
+  });
 }
 
 /** The model on all ranks; each has its shards, without values yet. */
@@ -95,11 +106,12 @@ function makeModel({ dtype, lora, recompute }: Options, config: LlamaConfig, mes
   return model.toEmpty({ device: mesh.deviceType });
 }
 
+/** Token ids and what follows each of them. */
+type Batch = { inputs: Tensor; targets: Tensor };
+
 /** The mean loss of this rank's rows of a batch. */
-function lossOf({ model, mesh, options }: Run, batch: readonly [Tensor, Tensor]): Tensor {
-  const rows = batch.map((t) => t.chunk(options.ranks)[mesh.getRank()]) as [Tensor, Tensor];
-  const logits = model(rows[0]).float();
-  return crossEntropy(logits.flatten(0, 1), rows[1].flatten());
+function lossOf(model: Llama, { inputs, targets }: Batch): Tensor {
+  return crossEntropy(model(inputs).float().flatten(0, 1), targets.flatten());
 }
 
 /** Reads the mean over the ranks; local ranks must not block. */
@@ -110,35 +122,24 @@ async function meanOf(loss: Tensor): Promise<number> {
   return value;
 }
 
-async function validate(run: Run): Promise<number> {
-  const { data, mesh, options } = run;
-  const random = makeRandom(0);
+async function validate({ data, mesh, model, options }: Run): Promise<number> {
+  // Always the same ones: those of the first epoch.
+  const batches = batchesOf(options, data.validation, mesh).repeat();
   let total = 0;
   for (let i = 0; i < VALIDATION_BATCHES; i++) {
-    const batch = sampleBatch(
-      data.validation,
-      options.batch,
-      options.context,
-      random,
-      mesh.deviceType,
-    );
-    total += await meanOf(noGrad(() => scope(() => lossOf(run, batch))));
+    const batch = (await batches.next()).value;
+    total += await meanOf(noGrad(() => scope(() => lossOf(model, batch))));
   }
   return total / VALIDATION_BATCHES;
 }
 
-/** A step draws its batch from its number, so that a resumed run goes on with the same batches. */
-async function trainStep(run: Run, step: number): Promise<number> {
-  const { data, mesh, model, optimizer, options } = run;
-  const random = makeRandom(options.seed * 1_000_003 + step);
+async function trainStep(run: Run, step: number, batch: Batch): Promise<number> {
+  const { model, optimizer, options } = run;
   for (const group of optimizer.paramGroups)
     group.lr = options.lr * Math.min(1, step / WARMUP_STEPS);
   const loss = scope(() => {
-    const { batch, context } = options;
     // A scope of its own: backward then frees what it has used.
-    const value = scope(() =>
-      lossOf(run, sampleBatch(data.train, batch, context, random, mesh.deviceType)),
-    );
+    const value = scope(() => lossOf(model, batch));
     value.backward();
     nn.utils.clipGradNorm_(model.parameters(), 1);
     optimizer.step();
@@ -149,7 +150,7 @@ async function trainStep(run: Run, step: number): Promise<number> {
 }
 
 /** What a checkpoint has. */
-type State = CheckpointState & { losses: number[] };
+type State = CheckpointState & { losses: number[]; data: Batches };
 
 /** Loads the files, or the last checkpoint. Resolves to the number of steps done. */
 async function begin(run: Run, checkpointer: Checkpointer, state: State): Promise<number> {
@@ -176,25 +177,31 @@ async function train(
   first: number,
   checkpointer: Checkpointer,
   state: State,
+  shown: Shown | null,
 ): Promise<void> {
-  const { options, mesh, report } = run;
+  const { options, mesh } = run;
   const { batch, context, steps } = options;
-  const began = performance.now();
+  const writers = shown === null ? [] : [shown];
+  const metrics = new TrainMetrics({ tokens: batch * context, device: mesh.deviceType, writers });
+  const batches = run.batches.repeat();
   for (let step = first + 1; step <= steps; step++) {
-    const loss = await trainStep(run, step);
+    const loss = await trainStep(run, step, (await batches.next()).value);
     if (!Number.isFinite(loss))
       throw new UserError(`the loss of step ${step} is ${loss}; give a lower --lr`);
     state.losses.push(loss);
-    const tokens = (step - first) * batch * context;
-    report({
-      step,
-      loss,
-      tokensPerSecond: (tokens * 1000) / (performance.now() - began),
-      memoryBytes: memory.stats(mesh.deviceType).allocatedBytes,
-    });
+    metrics.step(step, { loss });
     await checkpointer.step(step, state);
+    metrics.restart();
   }
   await checkpointer.save(steps, state);
+}
+
+/** Model, device, ranks and what is trained in one line. */
+function described({ device, dtype, folder, lora, ranks }: Options, config: LlamaConfig): string {
+  const { numLayers, hiddenSize } = config;
+  const trained = lora === null ? 'in full' : `LoRA of rank ${lora.rank}`;
+  const model = `Llama of ${numLayers} layers, ${hiddenSize} wide`;
+  return [folder, model, device, `${ranks} ranks`, dtype.name, trained].join(' | ');
 }
 
 /** The program of each rank. */
@@ -202,7 +209,7 @@ async function runRank(
   options: Options,
   config: LlamaConfig,
   data: Data,
-  { report, message }: Shown,
+  shown: Shown,
 ): Promise<RunReport> {
   const { folder, lr, out, ranks, saveEvery: every, seed } = options;
   manualSeed(seed);
@@ -210,21 +217,24 @@ async function runRank(
   const model = makeModel(options, config, mesh);
   const trained = [...model.parameters()].filter((parameter) => parameter.requiresGrad);
   const optimizer = new optim.AdamW(trained, { lr, weightDecay: 0 });
-  const run: Run = { options, data, mesh, model, optimizer, report };
-  const state: State = { model, optimizer, losses: [] };
+  const batches = batchesOf(options, data.train, mesh);
+  const run: Run = { options, data, mesh, model, optimizer, batches };
+  const state: State = { model, optimizer, data: batches, losses: [] };
   await using checkpointer = new Checkpointer({
     folder: checkpointsOf(out),
     every,
     resumeArguments: ['--resume'],
-    report: message,
+    report: (text) => shown.message(text),
   });
   const first = await begin(run, checkpointer, state);
   const lossBefore = await validate(run);
-  await train(run, first, checkpointer, state);
+  const isFirst = mesh.getRank() === 0;
+  if (isFirst) shown.begin(described(options, config), { first, steps: options.steps });
+  await train(run, first, checkpointer, state, isFirst ? shown : null);
   const lossAfter = await validate(run);
   const exported = modelOf(out);
   await exportWeights(exported, model);
-  if (mesh.getRank() === 0) await copyOthers(folder, exported);
+  if (isFirst) await copyOthers(folder, exported);
   const { peakAllocatedBytes: peakMemoryBytes } = memory.stats(mesh.deviceType);
   const goOn = checkpointer.resumeCommand({ '--steps': String(2 * options.steps) });
   return { losses: state.losses, lossBefore, lossAfter, exported, goOn, peakMemoryBytes };
@@ -235,10 +245,7 @@ async function runRank(
  *
  * @throws UserError for folders, files and options that do not fit
  */
-export async function finetune(
-  options: Options,
-  shown: Shown = { report: () => {}, message: console.error },
-): Promise<RunReport> {
+export async function finetune(options: Options, shown: Shown = nothing): Promise<RunReport> {
   const config = await readConfig(options.folder);
   if (options.context > config.maxPositions)
     throw new UserError(
@@ -247,9 +254,7 @@ export async function finetune(
   const data = loadData(options, config);
   await prepareFolder(options);
   try {
-    const [first] = await launch(options.ranks, (rank) =>
-      runRank(options, config, data, rank === 0 ? shown : { ...shown, report: () => {} }),
-    );
+    const [first] = await launch(options.ranks, () => runRank(options, config, data, shown));
     return first as RunReport;
   } catch (error) {
     // The error of a rank is the cause of the error of launch.

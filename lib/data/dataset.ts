@@ -1,10 +1,12 @@
 /** What a loader reads: datasets with a length, and streams. */
 import { checkFunction, unexpected } from '../core/options.js';
+import { isTensor } from './collate.js';
 
 /**
  * Samples by index, each loaded when it is needed. @see PyTorch `torch.utils.data.Dataset`
  * @example
- * const squares: Dataset<number> = { length: 100, get: (index) => index ** 2 };
+ * const squares = { length: 100, get: (index: number) => index ** 2 };
+ * new DataLoader(squares, { batchSize: 8 }).length; // 13
  */
 export interface Dataset<Sample = unknown> {
   /** The number of samples. */
@@ -56,6 +58,8 @@ export function sourceOf<Sample>(op: string, dataset: DatasetLike<Sample>): Sour
     return { length: null, stream: dataset as () => Iterable<Unit>, get: null };
   if (typeof dataset !== 'object' || dataset === null)
     throw unexpected(op, 'dataset', EXPECTED, dataset);
+  if (isTensor(dataset))
+    throw unexpected(op, 'dataset', `${EXPECTED}, such as new TensorDataset(t)`, dataset);
   const { length, get } = dataset as Partial<Dataset<Sample>>;
   const ofUnit = get === undefined ? null : (unit: Unit) => get.call(dataset, unit as number);
   if (ofUnit !== null) checkFunction(op, 'dataset.get', get);

@@ -1,6 +1,7 @@
 /** Datasets that a module exports: worker threads can import them, too. */
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { isMainThread } from 'node:worker_threads';
 import { DataError } from '../core/errors.js';
 import { unexpected } from '../core/options.js';
 import { type Dataset, type IterableDataset, sourceOf } from './dataset.js';
@@ -37,12 +38,7 @@ export async function importDataset<Sample, Item>(
 export async function importDataset(module: URL | string, options?: unknown): Promise<object> {
   const op = 'importDataset';
   if (!(module instanceof URL) && (typeof module !== 'string' || module === ''))
-    throw unexpected(
-      op,
-      'module',
-      "a path, or such as new URL('./data.js', import.meta.url)",
-      module,
-    );
+    throw unexpected(op, 'module', 'a path or a file URL', module);
   const url = module instanceof URL ? module.href : pathToFileURL(path.resolve(module)).href;
   const dataset = (await datasetOf({ url, options })) as object;
   sourceOf(op, dataset as never);
@@ -50,14 +46,20 @@ export async function importDataset(module: URL | string, options?: unknown): Pr
   return dataset;
 }
 
+const TYPESCRIPT =
+  '. tsx compiles no modules of worker threads on Node 20: give a module in JavaScript, or use a ' +
+  'newer Node';
+
 /** What the module exports. @throws DataError if it cannot be imported */
 export async function datasetOf({ url, options }: DatasetModule): Promise<unknown> {
   try {
     const { default: exported } = (await import(url)) as { default?: unknown };
     return typeof exported === 'function' ? await exported(options) : exported;
   } catch (error) {
+    const { message, code } = error as NodeJS.ErrnoException;
+    const isUncompiled = code === 'ERR_UNKNOWN_FILE_EXTENSION' && !isMainThread;
     throw new DataError(
-      `importDataset: ${url} cannot be imported: ${(error as Error).message}`,
+      `importDataset: ${url} cannot be imported: ${message}${isUncompiled ? TYPESCRIPT : ''}`,
       { module: url },
       { cause: error },
     );

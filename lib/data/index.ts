@@ -21,6 +21,7 @@ export {
   SequentialSampler,
   type Sized,
 } from './sampler.js';
+export { randomSplit, Subset, TensorDataset } from './splits.js';
 export {
   type TokenWindow,
   type TokenWindows,

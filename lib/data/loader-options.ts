@@ -150,8 +150,8 @@ function checkWorkers<Sample>(
   if (moduleOf(dataset as object) === undefined)
     throw new ArgumentError(
       `${OP}: expected a dataset of importDataset for numWorkers: ${numWorkers}, because a worker ` +
-        'thread imports the dataset from its module; export it from one, and give what ' +
-        "await importDataset(new URL('./data.js', import.meta.url)) returns",
+        'thread imports the dataset from its module; export it from one, and give what await ' +
+        'importDataset(path) returns',
       { op: OP, argument: 'numWorkers' },
     );
   if (get === null)

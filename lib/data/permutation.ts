@@ -13,14 +13,14 @@ const WORD = 2 ** 32;
 export class Permutation {
   private readonly length: number;
   private readonly halfBits: number;
-  private readonly keys: readonly number[];
+  private readonly keys: Uint32Array;
 
   /** The order of `length` items that belongs to the seed and the epoch. */
   constructor(length: number, seed: number, epoch: number) {
     this.length = length;
     this.halfBits = Math.max(1, Math.ceil(Math.log2(Math.max(2, length)) / 2));
     const words = [seed % WORD, Math.floor(seed / WORD), epoch % WORD, length % WORD];
-    this.keys = Array.from({ length: ROUNDS }, (_, round) =>
+    this.keys = Uint32Array.from({ length: ROUNDS }, (_, round) =>
       words.reduce((key, word) => mixed(key ^ word), mixed(round + 1)),
     );
   }
@@ -35,8 +35,14 @@ export class Permutation {
 
   private mapped(item: number): number {
     const half = 2 ** this.halfBits;
-    let [left, right] = [Math.floor(item / half), item % half];
-    for (const key of this.keys) [left, right] = [right, left ^ (mixed(right ^ key) & (half - 1))];
+    let left = Math.floor(item / half);
+    let right = item - left * half;
+    for (let round = 0; round < ROUNDS; round++) {
+      const key = this.keys[round] as number;
+      const mapped = (left ^ mixed(right ^ key)) & (half - 1);
+      left = right;
+      right = mapped;
+    }
     return left * half + right;
   }
 }

@@ -33,8 +33,9 @@ export interface TokenWindows extends Dataset<TokenWindow>, Disposable {
   close(): void;
 }
 
-/** Gives tokens of a place. */
-type ReadTokens = (start: number, count: number) => ArrayLike<number> | Promise<ArrayLike<number>>;
+/** Tokens in memory, and where those that were asked for begin. */
+type Found = readonly [tokens: ArrayLike<number>, start: number];
+type ReadTokens = (start: number, count: number) => Found | Promise<Found>;
 
 /**
  * The windows of token ids in a file, as `Uint16Array` or `Uint32Array` are written, or in memory.
@@ -73,21 +74,22 @@ export function tokenWindows(
     tokens,
     length: Math.floor((tokens - 1 - length) / stride) + 1,
     async get(index) {
-      return windowOf(await readTokens(index * stride, length + 1), length);
+      const [found, start] = await readTokens(index * stride, length + 1);
+      return windowOf(found, start, length);
     },
     close,
     [Symbol.dispose]: close,
   };
 }
 
-function windowOf(tokens: ArrayLike<number>, length: number): TokenWindow {
+function windowOf(tokens: ArrayLike<number>, start: number, length: number): TokenWindow {
   const inputs = new BigInt64Array(length);
   const targets = new BigInt64Array(length);
   // Ids are below 2^32, so that the low words suffice, and no bigint is made.
   const [low, lowOfTargets] = [new Uint32Array(inputs.buffer), new Uint32Array(targets.buffer)];
   for (let t = 0; t < length; t++) {
-    low[2 * t] = tokens[t] as number;
-    lowOfTargets[2 * t] = tokens[t + 1] as number;
+    low[2 * t] = tokens[start + t] as number;
+    lowOfTargets[2 * t] = tokens[start + t + 1] as number;
   }
   return { inputs, targets };
 }
@@ -105,8 +107,7 @@ function opened(op: string, source: string | URL | ArrayLike<number>, dtype: str
     throw unexpected(op, 'source', 'the path of a file, or an array of token ids', source);
   return {
     tokens: tokens as number,
-    readTokens: (start, count) =>
-      Array.prototype.slice.call(source, start, start + count) as number[],
+    readTokens: (start) => [source as ArrayLike<number>, start],
     close: () => {},
   };
 }
@@ -128,7 +129,7 @@ function openedFile(op: string, file: string | URL, dtype: string): Opened {
       { op, file: String(file), size, dtype },
     );
   }
-  const readTokens = async (start: number, count: number): Promise<ArrayLike<number>> => {
+  const readTokens = async (start: number, count: number): Promise<Found> => {
     if (!isOpen) throw new DataError(`${op}: ${file} was closed`, { file: String(file) });
     const tokens = new Tokens(count);
     const bytes = tokens.byteLength;
@@ -138,7 +139,7 @@ function openedFile(op: string, file: string | URL, dtype: string): Opened {
         `${op}: ${file} ended at byte ${start * itemsize + bytesRead}; it had ${size} bytes`,
         { file: String(file), size },
       );
-    return tokens;
+    return [tokens, 0];
   };
   return { tokens: size / itemsize, readTokens, close };
 }

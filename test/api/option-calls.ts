@@ -2,6 +2,9 @@
  * A call of each public function of one process that has options but no declaration, with values
  * for the options.
  */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import {
   aotAutograd,
   captureStep,
@@ -16,6 +19,7 @@ import {
   DataLoader,
   DistributedSampler,
   RandomSampler,
+  randomSplit,
   tokenWindows,
 } from '../../lib/data/index.js';
 import * as shardwise from '../../lib/index.js';
@@ -39,6 +43,14 @@ import {
 } from '../../lib/index.js';
 import * as spmd from '../../lib/spmd/index.js';
 import { assertClose, assertCloseAsync, gpu, type TestRunner } from '../../lib/testing/index.js';
+import {
+  exposedCommunication,
+  lossCurve,
+  progress,
+  SummaryWriter,
+  TrainMetrics,
+  transformerFlops,
+} from '../../lib/train/index.js';
 import type { Calls, Options } from './distributed-option-calls.js';
 
 const x = () => ones([2, 2]);
@@ -54,7 +66,9 @@ export const values: Record<string, unknown> = {
   memoryMask: zeros([3, 3]), tgtMask: zeros([3, 3]), srcMask: zeros([3, 3]), memoryKeyPaddingMask: zeros([1, 3]), tgtKeyPaddingMask: zeros([1, 3]), srcKeyPaddingMask: zeros([1, 3]), inputs: [leaf()],
   'new data.DataLoader': { batchSize: 2, shuffle: true, seed: 1, bufferSize: 2, sampler: [0], batchSampler: [[0]], dropLast: true, numReplicas: 1, rank: 0, collateFn: () => 0, numWorkers: 0, prefetchFactor: 1 },
   equalNan: true, checkDtype: false, checkDevice: false, checkStride: true, message: 'other values', count: 1,
-  'new data.RandomSampler': { seed: 1 }, 'new data.DistributedSampler': { numReplicas: 1, rank: 0, shuffle: false, seed: 1 }, 'data.tokenWindows': { length: 1, stride: 1, dtype: 'uint16' },
+  'train.lossCurve': { title: 'loss', baseline: { name: 'bigram', loss: 1 } }, 'train.progress': { ranks: 1, json: true }, 'train.exposedCommunication': { rank: 0 }, 'train.transformerFlops': { parameters: 1, numLayers: 1, dModel: 1, contextLength: 1 },
+  'new train.SummaryWriter': { prefix: '' }, 'new train.TrainMetrics': { every: 1, tokens: 1, flopsPerToken: 1, peakFlops: 1, device: 'cpu', rank: 0, writers: [] },
+  'new data.RandomSampler': { seed: 1 }, 'data.randomSplit': { seed: 1 }, 'new data.DistributedSampler': { numReplicas: 1, rank: 0, shuffle: false, seed: 1 }, 'data.tokenWindows': { length: 1, stride: 1, dtype: 'uint16' },
 }; // biome-ignore format: a table
 
 const double = (options: Options) => ({ ...options }) as never;
@@ -64,6 +78,16 @@ const profiled = () =>
   profiler.profile({ activities: ['cpu'], recordShapes: true, withModules: true }, () =>
     x().add(1),
   );
+
+/** Calls a function with a folder that is then removed. */
+function inFolder(fn: (folder: string) => void): void {
+  const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-options-'));
+  try {
+    fn(folder);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
 
 const perceptron = (): nn.Module => new nn.Sequential(new nn.Linear(2, 2)) as never;
 const sequence = () => ones([3, 1, 2]);
@@ -186,11 +210,19 @@ export const calls: Calls = {
   'new data.RandomSampler': (o) => new RandomSampler([1, 2], o),
   'new data.DistributedSampler': (o) =>
     new DistributedSampler([1, 2], { numReplicas: 2, rank: 0, ...o }),
+  'data.randomSplit': (o) => randomSplit([1, 2], [1, 1], o),
   'data.tokenWindows': (o) => tokenWindows([1, 2, 3], { length: 2, ...o }),
   'testing.assertClose': (o) => assertClose(x(), x(), { rtol: 0, atol: 0, ...o }),
   'testing.assertCloseAsync': (o) => assertCloseAsync(x(), x(), { rtol: 0, atol: 0, ...o }),
   'testing.gpu.describe': (o) => gpu.using(noRunner).describe('on a GPU', () => {}, o),
   'testing.gpu.it': (o) => gpu.using(noRunner).it('on a GPU', () => {}, o),
+  'train.lossCurve': (o) => lossCurve([1, 2], o),
+  'train.progress': (o) => progress(o),
+  'train.exposedCommunication': (o) => exposedCommunication(profiled(), o),
+  'train.transformerFlops': (o) =>
+    transformerFlops({ parameters: 1, numLayers: 1, dModel: 1, contextLength: 1, ...o }),
+  'new train.SummaryWriter': (o) => inFolder((folder) => new SummaryWriter(folder, o).close()),
+  'new train.TrainMetrics': (o) => new TrainMetrics(o),
   'spmd.plan': (o) =>
     spmd.plan(
       () => ({ trainStep: (t: Tensor) => t.add(1), args: [ones([4])] }),

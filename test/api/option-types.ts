@@ -17,6 +17,7 @@ const prefixes = {
   'lib/spmd/index.ts': 'spmd.',
   'lib/data/index.ts': 'data.',
   'lib/testing/index.ts': 'testing.',
+  'lib/train/index.ts': 'train.',
 };
 type Entry = keyof typeof prefixes;
 

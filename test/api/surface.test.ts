@@ -11,6 +11,7 @@ import * as shardwise from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
 import * as spmdEntry from '../../lib/spmd/index.js';
 import * as testingEntry from '../../lib/testing/index.js';
+import * as trainEntry from '../../lib/train/index.js';
 
 const list = (names: string): string[] => names.trim().split(/\s+/);
 
@@ -182,13 +183,19 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
     dataEntry,
     list(
       'DataLoader SequentialSampler RandomSampler DistributedSampler BatchSampler defaultCollate mapDataset importDataset ' +
-        'ndjson tokenWindows DataError',
+        'ndjson tokenWindows TensorDataset Subset randomSplit DataError',
     ),
   ],
   'shardwise/distributed has its names': [distributedEntry, distributed],
   'distributedCheckpoint has its functions': [
     distributedEntry.distributedCheckpoint,
     list('save load'),
+  ],
+  'shardwise/train has its names': [
+    trainEntry,
+    list(
+      'TrainMetrics JsonlWriter SummaryWriter progress sparkline lossCurve transformerFlops peakFlops exposedCommunication',
+    ),
   ],
   'shardwise/testing has its names': [
     testingEntry,

@@ -1,6 +1,9 @@
 /** Worker threads of a loader: the same batches as without, errors by sample and worker, no thread left. */
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import { DataLoader, type Dataset, importDataset } from '../../lib/data/index.js';
+import { runProgram } from '../run-program.js';
 
 type Sample = { square: number; vector: Float32Array; thread: number };
 
@@ -13,10 +16,6 @@ async function all<T>(batches: AsyncIterable<T>): Promise<T[]> {
   for await (const batch of batches) found.push(batch);
   return found;
 }
-
-/** The worker threads of this process. */
-const threads = (): number =>
-  process.getActiveResourcesInfo().filter((name) => name === 'MessagePort').length;
 
 describe('worker threads of DataLoader', function () {
   this.timeout(60_000);
@@ -85,7 +84,10 @@ describe('worker threads of DataLoader', function () {
         numWorkers: 2,
         ...(collateFn === undefined ? {} : { collateFn }),
       });
-      await assert.rejects(all(loader), message);
+      await assert.rejects(all(loader), (error) => {
+        assert.match(inspect(error), message);
+        return true;
+      });
     };
     await fails(await squares({ ending: 3 }), /worker 1 ended with code 3/);
     await fails(await squares({ function: 1 }), /could not be cloned/, () => 0);
@@ -95,18 +97,46 @@ describe('worker threads of DataLoader', function () {
     );
   });
 
-  it('end with the iteration, also with one that is left early', async () => {
-    const before = threads();
-    const loader = new DataLoader(await squares({ length: 1000 }), { numWorkers: 2 });
-    for await (const { square } of loader) {
-      assert.equal(square.numel(), 1);
-      break;
-    }
-    assert.equal(threads(), before);
-    const iterator = loader[Symbol.asyncIterator]();
-    await iterator.next();
-    await iterator.return();
-    assert.equal(threads(), before);
+  it('end with the iteration: at its end, a break, a return and an error', async () => {
+    const beats = new Int32Array(new SharedArrayBuffer(4));
+    const count = (): number => Atomics.load(beats, 0);
+    const ended = async (run: (batches: DataLoader<Sample>) => Promise<void>): Promise<void> => {
+      const dataset = await squares({ length: 40, failing: 30, beats });
+      await run(new DataLoader(dataset, { numWorkers: 2, batchSize: 2 }));
+      const last = count();
+      await sleep(20);
+      assert.equal(count(), last);
+      Atomics.store(beats, 0, 0);
+    };
+    const untilABeat = async (): Promise<void> => {
+      while (count() === 0) await sleep(1);
+    };
+    await ended(async (batches) => {
+      for await (const _ of batches) {
+        await untilABeat();
+        break;
+      }
+    });
+    await ended(async (batches) => {
+      const iterator = batches[Symbol.asyncIterator]();
+      await iterator.next();
+      await untilABeat();
+      await iterator.return();
+    });
+    await ended(async (batches) => {
+      const failing = async (): Promise<void> => {
+        for await (const _ of batches) await untilABeat();
+      };
+      await assert.rejects(failing(), /sample 30 /);
+    });
+    await ended(async () => {
+      const all = await squares({ length: 4, beats });
+      for await (const _ of new DataLoader(all, { numWorkers: 2 })) await untilABeat();
+    });
+  });
+
+  it('let a program end that leaves an iteration as it is', async () => {
+    assert.deepEqual(await runProgram('data/programs/abandoned'), [7]);
   });
 
   it('import a module by path, and refuse one that exports no dataset', async () => {

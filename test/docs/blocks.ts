@@ -62,5 +62,6 @@ export const ofThisCheckout = (code: string): string =>
     .replaceAll("'shardwise/distributed'", "'../../lib/distributed.js'")
     .replaceAll("'shardwise/compile'", "'../../lib/compile/index.js'")
     .replaceAll("'shardwise/data'", "'../../lib/data/index.js'")
+    .replaceAll("'shardwise/train'", "'../../lib/train/index.js'")
     .replaceAll("'shardwise/spmd'", "'../../lib/spmd/index.js'")
     .replaceAll("'shardwise/testing'", "'../../lib/testing/index.js'");

@@ -12,6 +12,7 @@ import * as distributed from '../../lib/distributed.js';
 import * as main from '../../lib/index.js';
 import * as spmd from '../../lib/spmd/index.js';
 import * as testing from '../../lib/testing/index.js';
+import * as training from '../../lib/train/index.js';
 import { root } from './blocks.js';
 
 export interface Example {
@@ -34,6 +35,7 @@ const entries = {
   'shardwise/spmd': namesOf(spmd),
   'shardwise/data': namesOf(data),
   'shardwise/testing': namesOf(testing),
+  'shardwise/train': namesOf(training),
 };
 
 /** What examples use without declaring it. */

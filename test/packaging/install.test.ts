@@ -46,7 +46,7 @@ export class Net extends nn.Module {
 }
 `;
 /** Every entry point, required by TypeScript. */
-const requiring = ['compile', 'data', 'distributed', 'spmd', 'testing']
+const requiring = ['compile', 'data', 'distributed', 'spmd', 'testing', 'train']
   .map((entry) => `import ${entry} = require('shardwise/${entry}');\nvoid ${entry};\n`)
   .join('')
   .concat('export const mesh: distributed.DeviceMesh | null = null;\n');
@@ -128,6 +128,11 @@ describe('the packed package', function () {
       folder,
       ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', tarball],
       env,
+    );
+    // A page shows the library beside it.
+    symlinkSync(
+      path.join(root, 'node_modules', 'csv-parse'),
+      path.join(installed, '..', 'csv-parse'),
     );
   });
 

@@ -112,7 +112,8 @@ export function receivedError({
   Object.defineProperty(error, 'stack', { value: stack, configurable: true, writable: true });
   if (code !== undefined) Object.assign(error, { code });
   if (assertion !== undefined) Object.assign(error, assertion);
-  if (details !== undefined)
-    Object.defineProperty(error, 'details', { value: details, configurable: true });
+  // Errors of the library always have some, also where they were not sent.
+  if (details !== undefined || error instanceof ownErrors.ShardwiseError)
+    Object.defineProperty(error, 'details', { value: details ?? {}, configurable: true });
   return error;
 }

@@ -1,0 +1,2 @@
+/** A dataset in JavaScript. */
+export default { length: 100, get: (index) => index + 7 };
