@@ -15,13 +15,9 @@ import { setGrad } from './set-grad.js';
 import { isContiguousLayout, numelOf, type Shape, wrapDim } from './shape.js';
 import type { Sharding } from './sharding.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
+import type { VersionCounter } from './version-counter.js';
 
 export type { GradFn };
-
-/** Counts in-place changes; shared by a tensor and all its views. @internal */
-export interface VersionCounter {
-  value: number;
-}
 
 /** A multi-dimensional array of one element type on one device. */
 export class Tensor {
@@ -185,8 +181,11 @@ export class Tensor {
     return this.base;
   }
 
-  /** Size of a dim, or all sizes. @throws IndexError if `dim` is out of range
-   * @example ones([2, 3]).size(-1); // 3 */
+  /**
+   * Size of a dim, or all sizes. @throws IndexError if `dim` is out of range
+   * @example
+   * ones([2, 3]).size(-1); // 3
+   */
   size(): Shape;
   size(dim: number | { dim: number }): number;
   size(dim?: number | { dim: number }): Shape | number {
