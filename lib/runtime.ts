@@ -22,7 +22,6 @@ import { rawArray } from './core/values.js';
 import { requireCuda } from './cuda/status.js';
 import { loadTables } from './cuda/tables.js';
 import { checkOwnVariables } from './cuda/variables.js';
-import { keepNewObjectsYoung } from './eager/collector.js';
 import { runEager } from './eager/eager-backend.js';
 import { nativeMemory, nativeValues } from './eager/memory.js';
 import { writer } from './eager/submit.js';
@@ -32,7 +31,6 @@ import { copyOp } from './ops/copy.js';
 import './ops/index.js';
 
 const { addon } = writer;
-keepNewObjectsYoung();
 hooks.memory = nativeMemory;
 hooks.refreshViewHistory = refreshViewHistory;
 hooks.operands = operandConverter;

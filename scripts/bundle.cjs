@@ -32,10 +32,14 @@ const worker = 'data/batch-worker';
 /** Loaded by the process of a rank before its program, without the library. */
 const preload = 'distributed/launch/worker-preload';
 /**
- * Modules that `lib/index.ts` and `lib/runtime.ts` import and that many programs do not need: a
- * third of the code.
+ * Modules that `lib/index.ts` and `lib/runtime.ts` import and that a program may not need, or not at
+ * its start: half of the code.
  */
 const deferred = [
+  'amp/index',
+  'library/index',
+  'nn/index',
+  'optim/index',
   'compile/compile',
   'compile/compiler',
   'compile/inductor',

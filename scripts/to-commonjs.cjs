@@ -16,7 +16,10 @@ exports.toCommonJs = (text, fileOf, deferredExports) => {
   const edits = [];
   const exported = new Map();
   for (const statement of source.statements) {
-    if (ts.isImportDeclaration(statement)) {
+    if (ts.isImportDeclaration(statement) && isLate(statement)) {
+      edits.push({ node: statement, replacement: '' });
+      edits.push(...lateUses(source, statement));
+    } else if (ts.isImportDeclaration(statement)) {
       const replacement = required(statement, fileOf, deferredExports);
       edits.push({ node: statement, replacement });
     } else if (ts.isExportDeclaration(statement)) {
@@ -49,9 +52,21 @@ const DEFERRED = '__deferred';
 const DEFERRED_HELPERS = `\
 const ${DEFERRED}Function = (load, name) =>
   Object.defineProperty((...args) => load()[name](...args), "name", { value: name });
-const ${DEFERRED}Namespace = (load, names) =>
-  Object.defineProperties({}, Object.fromEntries(names.map((name) =>
-    [name, { get: () => load()[name], enumerable: true }])));`;
+const ${DEFERRED}Namespace = (load, names) => {
+  const namespace = {};
+  const fill = () => {
+    const loaded = load();
+    for (const name of names)
+      Object.defineProperty(namespace, name, { value: loaded[name], enumerable: true });
+  };
+  for (const name of names)
+    Object.defineProperty(namespace, name, {
+      get: () => (fill(), namespace[name]),
+      enumerable: true,
+      configurable: true,
+    });
+  return namespace;
+};`;
 
 /** An import as calls of \`require\`. */
 function required({ importClause, moduleSpecifier }, fileOf, deferredExports) {
@@ -97,6 +112,41 @@ function expressionEdits(source, fileOf) {
     } else ts.forEachChild(node, visit);
   };
   visit(source);
+  return edits;
+}
+
+/**
+ * Built-in modules that take up to some milliseconds to load, and that no program needs to begin:
+ * they are required where they are used.
+ */
+const late = [
+  ...['child_process', 'crypto', 'dns/promises', 'fs/promises', 'net'],
+  ...['v8', 'vm', 'worker_threads', 'zlib'],
+];
+const isLate = ({ importClause, moduleSpecifier }) =>
+  late.includes(moduleSpecifier.text.replace('node:', '')) &&
+  importClause.namedBindings !== undefined &&
+  ts.isNamedImports(importClause.namedBindings);
+
+/** Calls of \`require\` in place of imported names. esbuild gives no other variable such a name. */
+function lateUses(source, { importClause, moduleSpecifier }) {
+  const imported = new Map(
+    importClause.namedBindings.elements.map((each) => [
+      each.name.text,
+      `require("${moduleSpecifier.text}").${(each.propertyName ?? each.name).text}`,
+    ]),
+  );
+  const edits = [];
+  const visit = (node, parent) => {
+    if (ts.isImportDeclaration(node)) return;
+    if (ts.isIdentifier(node) && imported.has(node.text)) {
+      if (ts.isShorthandPropertyAssignment(parent))
+        edits.push({ node, replacement: `${node.text}: ${imported.get(node.text)}` });
+      else if (parent.name !== node) edits.push({ node, replacement: imported.get(node.text) });
+    }
+    ts.forEachChild(node, (child) => visit(child, node));
+  };
+  visit(source, null);
   return edits;
 }
 

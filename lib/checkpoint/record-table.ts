@@ -5,11 +5,18 @@
 import { randomInt } from 'node:crypto';
 
 // Drawn for each process, so that no file can be crafted whose names all collide.
-const seed = randomInt(2 ** 32);
-const factor = randomInt(2 ** 30) * 2 + 1;
+let seed = 0;
+let factor = 0;
+
+/** Draws them for the first hash: random numbers take longer to load than the rest of the file. */
+function draw(): void {
+  seed = randomInt(2 ** 32);
+  factor = randomInt(2 ** 30) * 2 + 1;
+}
 
 /** A hash of bytes. */
 export function hashBytes(bytes: Uint8Array, start: number, end: number): number {
+  if (factor === 0) draw();
   let hash = seed;
   for (let i = start; i < end; i++) {
     hash = Math.imul(hash ^ (bytes[i] as number), factor);
@@ -20,6 +27,7 @@ export function hashBytes(bytes: Uint8Array, start: number, end: number): number
 
 /** A hash of a whole number. */
 export function hashNumber(value: number): number {
+  if (factor === 0) draw();
   let hash = Math.imul(seed ^ (value % 2 ** 32), factor);
   hash = Math.imul(hash ^ (hash >>> 15) ^ Math.floor(value / 2 ** 32), factor);
   return (hash ^ (hash >>> 15)) >>> 0;

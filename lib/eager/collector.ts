@@ -30,7 +30,7 @@ const ALONE = '--no-parallel-scavenge';
  */
 const YOUNG_FIRST = '--no-allocation-site-pretenuring';
 
-/** Makes the engine free the graph of a step in young collections. Called once, at start. */
+/** Makes the engine free the graph of a step in young collections. Called once, before there is one. */
 export function keepNewObjectsYoung(): void {
   if ((globalThis as Global).Bun === undefined) setFlagsFromString(YOUNG_FIRST);
 }

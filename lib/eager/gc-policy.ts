@@ -8,7 +8,7 @@ import { getHeapSpaceStatistics } from 'node:v8';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { addonOrStandIn } from '../native/load.js';
-import { type Collector, collector } from './collector.js';
+import { type Collector, collector, keepNewObjectsYoung } from './collector.js';
 
 /**
  * A young collection runs after this many storages of at least this many bytes. The count is small
@@ -205,7 +205,14 @@ export function addAllocated(storage: Storage): void {
   if (isMuch()) relieve();
 }
 
+/** Whether a storage was made: the first one prepares the engine, a program without any does not. */
+let isPrepared = false;
+
 function count(storage: Storage | null): void {
+  if (!isPrepared) {
+    keepNewObjectsYoung();
+    isPrepared = true;
+  }
   if (storage === null || storage.scope !== null) return;
   bytesSinceMinor += storage.nbytes;
   countSinceMinor++;
