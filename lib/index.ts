@@ -1,7 +1,7 @@
 /** Shardwise: tensors, automatic differentiation, `nn`, `optim` and `compile`, on CPU and CUDA. */
 import './runtime.js';
-import { addAbsent, refuseIndices, refuseSnakeCase } from './core/absent.js';
-import { absentMethods } from './core/absent-names/tensor.js';
+import { refuseIndices, refuseSnakeCase } from './core/absent.js';
+import './core/absent-names/tensor.js';
 import { declareExports } from './core/library-exports.js';
 import * as entry from './index.js';
 
@@ -106,7 +106,6 @@ export * as profiler from './profiler/index.js';
 declareExports(entry);
 
 const { Tensor, nn, optim } = entry;
-addAbsent(Tensor.prototype, absentMethods);
 refuseIndices(Tensor.prototype);
 for (const Class of [Tensor, nn.Module, optim.Optimizer, optim.lrScheduler.LRScheduler])
   refuseSnakeCase(Class.name, Class.prototype);

@@ -21,5 +21,8 @@ const UNPRINTED = '/* node-do-not-add-exception-line */';
 const unprintThrows = (text) =>
   text.replace(/^([ \t]*)(?=(?:.*(?:\)|else) )?throw |.*\bnew \w*Error\d*\()/gm, `$1${UNPRINTED} `);
 
+/** Editors read the comments of declarations; esbuild keeps those of sources, a fifteenth of a bundle. */
+const withoutComments = (text) => text.replace(/^[ \t]*\/\*\*(?:[^*]|\*(?!\/))*\*\/\n/gm, '');
+
 /** The text of a bundle as it is written. */
-exports.bundleText = (text) => unprintThrows(nameClasses(text));
+exports.bundleText = (text) => unprintThrows(nameClasses(withoutComments(text)));

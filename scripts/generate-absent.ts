@@ -36,19 +36,21 @@ export function absentFile(place: AbsentPlace): string {
   const names = absentNamesOf(place);
   const advices = [...new Set(names.map(({ advice }) => advice))];
   const constants = advices.map((advice, i) => `const a${i} = ${quoted(advice)};\n`);
+  const { methodsOf } = place;
   const makers = [...new Set(names.map(({ maker }) => maker))].sort();
+  const imported = methodsOf === undefined ? makers : [...makers, 'addAbsent'];
   const call = ({ name, advice, maker }: (typeof names)[number]): string =>
     `${maker}('${place.prefix}${name}', a${advices.indexOf(advice)})`;
-  const head = `// Written by \`npm run generate\` from scripts/absent-names. Do not edit.\nimport { ${makers.join(', ')} } from '../absent.js';\n\n${constants.join('')}\n`;
-  if (place.methodsOf === undefined)
+  const head = `// Written by \`npm run generate\` from scripts/absent-names. Do not edit.\nimport { ${imported.join(', ')} } from '../absent.js';\n${methodsOf === undefined ? '' : `import { ${methodsOf.name} } from '../${methodsOf.file}.js';\n`}\n${constants.join('')}\n`;
+  if (methodsOf === undefined)
     return (
       head + names.map((each) => `${DOC}\nexport const ${each.name} = ${call(each)};\n`).join('')
     );
-  const { name, file } = place.methodsOf;
+  const { name, file } = methodsOf;
   const members = names.map((each) => `  ${DOC}\n  ${each.name}: ${call(each)},\n`).join('');
-  return `${head}/** The absent methods. @internal */
-export const absentMethods = {
+  return `${head}const absentMethods = {
 ${members}};
+addAbsent(${name}.prototype, absentMethods);
 
 type AbsentMethods = typeof absentMethods;
 

@@ -8,11 +8,6 @@ const rules = { 'no-tensor-condition': noTensorCondition };
 
 /**
  * The plugin. A flat configuration names it, or takes its recommended rules.
- *
- * @example
- * import tseslint from 'typescript-eslint';
- * import shardwise from 'shardwise/eslint-plugin';
- * export default [tseslint.configs.base, shardwise.configs.recommended];
  */
 const plugin: Plugin<keyof typeof rules> & { readonly configs: { recommended: RuleConfig } } = {
   meta: { name: 'shardwise' },

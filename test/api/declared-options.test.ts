@@ -1,5 +1,6 @@
 /** Every option that the types declare runs: its declaration knows it, or a call accepts it. */
 import assert from 'node:assert/strict';
+import { absenceOf } from '../../lib/core/absent.js';
 import { allDeclarations } from '../../lib/core/signature.js';
 import { launch } from '../../lib/distributed.js';
 import * as shardwise from '../../lib/index.js';
@@ -59,10 +60,13 @@ function publicFunction(name: string): ((t: Tensor, options: object) => unknown)
   const found = name
     .split('.')
     .reduce<unknown>(
-      (from, part) => (from as Record<string, unknown> | undefined)?.[part],
+      (from, part) =>
+        absenceOf(from) === undefined
+          ? (from as Record<string, unknown> | undefined)?.[part]
+          : undefined,
       shardwise,
     );
-  return typeof found === 'function'
+  return typeof found === 'function' && absenceOf(found) === undefined
     ? (found as (t: Tensor, options: object) => unknown)
     : undefined;
 }

@@ -1,5 +1,6 @@
 // Written by `npm run generate` from scripts/absent-names. Do not edit.
-import { absent } from '../absent.js';
+import { absent, addAbsent } from '../absent.js';
+import { Tensor } from '../tensor.js';
 
 const a0 = 'is not there: await x.read() gives a typed array; x.tolist() gives nested arrays';
 const a1 = 'is not there: x.toTypedArray() and x.tolist() block; await x.read() does not';
@@ -38,8 +39,7 @@ const a33 = 'is not there: there are no quantized tensors; dtypes are 16 bits or
 const a34 = 'is not there: threads get typed arrays; see docs/worker-threads.md';
 const a35 = 'is not there: dims have no names';
 
-/** The absent methods. @internal */
-export const absentMethods = {
+const absentMethods = {
   /** Not there: its type says what to use instead. @deprecated @hidden */
   numpy: absent('Tensor.numpy', a0),
   /** Not there: its type says what to use instead. @deprecated @hidden */
@@ -291,6 +291,7 @@ export const absentMethods = {
   /** Not there: its type says what to use instead. @deprecated @hidden */
   refineNames: absent('Tensor.refineNames', a35),
 };
+addAbsent(Tensor.prototype, absentMethods);
 
 type AbsentMethods = typeof absentMethods;
 
