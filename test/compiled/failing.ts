@@ -33,9 +33,6 @@ const MEMORY = 'it counts bytes, and a graph keeps others';
 /** Why: the modules of a graph do not run. */
 const NAMES = 'it names the modules and functions that run, and a graph runs none';
 
-/** Why: `compile` looks at variables of functions, and not of the hooks of modules. */
-const VARIABLES = 'a hook of a module closes over a variable that changes';
-
 /** Why: ops that run at once are not replaced, such as those that a checkpoint computes again. */
 const ROUNDING = 'it compares ops with the simpler ops of a graph, which round differently';
 
@@ -151,16 +148,6 @@ export const failing: readonly Failing[] = [
     COUNTS,
     'parallel/fully-shard/gathers.test.ts',
     'large parameters of fullyShard have the values of their dtype in compute, as copies have',
-  ),
-  listed(
-    VARIABLES,
-    'parallel/fully-shard/states.test.ts',
-    'an error in a step of sharded modules in the forward of a child leaves all groups sharded, and the next step right',
-  ),
-  listed(
-    VARIABLES,
-    'parallel/fully-shard/states.test.ts',
-    'an error in a step of sharded modules in the forward of the root leaves all groups sharded, and the next step right',
   ),
   listed(
     COUNTS,

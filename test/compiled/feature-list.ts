@@ -19,7 +19,7 @@ import {
   tensor,
   zeros,
 } from '../../lib/index.js';
-import type { Feature, Program } from './features.js';
+import { type Feature, type Program, wholeStep } from './features.js';
 
 const given =
   (body: (x: Tensor) => unknown): Program =>
@@ -74,6 +74,24 @@ const stepping =
     p.grad = ones([2]);
     const optimizer = make([p]);
     return (x) => (use(optimizer), x.mul(p));
+  };
+
+/** A train step, which returns the loss. */
+const training =
+  (scalerOf: (() => amp.GradScaler) | null): Program =>
+  () => {
+    const p = new nn.Parameter(ones([2]));
+    const optimizer = new optim.AdamW([p], capturable);
+    const scaler = scalerOf?.() ?? null;
+    return (x) => {
+      optimizer.zeroGrad();
+      const loss = x.detach().mul(p).square().sum();
+      (scaler?.scale(loss) ?? loss).backward();
+      if (scaler === null) optimizer.step();
+      else scaler.step(optimizer);
+      scaler?.update();
+      return loss.detach();
+    };
   };
 
 const sgd = (p: nn.Parameter[]): optim.Optimizer => new optim.SGD(p, { lr: 0.1 });
@@ -277,7 +295,7 @@ export const features: readonly Feature[] = [
     instead: 'pass the optimizer as an argument',
   },
   {
-    what: 'other steps, states of optimizers, schedules, `GradScaler`',
+    what: 'other steps, states of optimizers, schedules, `GradScaler` without backward',
     programs: [
       stepping(sgd, (o) => o.step()),
       stepping(adam, (o) => o.step()),
@@ -288,12 +306,22 @@ export const features: readonly Feature[] = [
     instead: '`capturable: true`; schedules after the compiled step',
   },
   {
-    what: '`backward` and `autograd.grad` inside',
+    what: '`backward` and `autograd.grad`, also with steps of optimizers and `GradScaler`',
+    programs: [
+      given((x) => (x.mul(2).sum().backward(), x)),
+      given((x) => autograd.grad(x.mul(x).sum(), [x])[0]),
+      training(null),
+      training(() => new amp.GradScaler({ device: 'cpu' })),
+    ].map(wholeStep),
+    instead: 'optimizers with `capturable: true`',
+  },
+  {
+    what: 'the same beside results through which backward can run still',
     programs: [
       given((x) => (x.mul(2).sum().backward(), x)),
       given((x) => autograd.grad(x.mul(x).sum(), [x])[0]),
     ],
-    instead: '`captureStep` for a whole train step, `compiledAutograd.enable`',
+    instead: 'return them detached',
   },
   {
     what: 'reading values: `item`, `tolist`, `equal`, `nonzero`, the text of a tensor',
