@@ -47,6 +47,8 @@ describe('collectives of host memory', function () {
         '-pthread',
         ...sources('native/comm'),
         ...sources('native/comm/selftest'),
+        'native/platform/posix.cc',
+        'native/platform/linux.cc',
         '-rdynamic',
         '-ldl',
         '-o',
