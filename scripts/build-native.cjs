@@ -1,8 +1,8 @@
 #!/usr/bin/env node
-// Builds the native part through CMake: with cmake-js where it is installed, else with plain CMake.
+// Builds the native part through CMake.
 //
 //   --if-needed       only what is missing or older than its sources; what npm runs after an installation in a clone
-//   --cmake <config>  plain CMake; node-gyp's route through binding.gyp
+//   --cmake <config>  of another kind than Release; node-gyp's route through binding.gyp
 //
 // SHARDWISE_CUDA=1 builds the CUDA part, =0 leaves it out; without it, an NVIDIA driver decides.
 // Other variables: SHARDWISE_GLOO=OFF, SHARDWISE_CUDA_ARCHITECTURES, SHARDWISE_SANITIZE. A choice
@@ -11,6 +11,7 @@ const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
+const { toolchain } = require('./toolchain.cjs');
 
 const root = path.resolve(__dirname, '..');
 const args = process.argv.slice(2);
@@ -23,21 +24,12 @@ const options = [
   'SHARDWISE_SANITIZE',
 ];
 
-const cmakeJs = plainAt >= 0 ? null : resolveCmakeJs();
-const folder = path.join('build', cmakeJs ? 'cmake' : 'plain');
+const folder = path.join('build', 'cmake');
 const output = path.join(root, 'build', config);
 
 if (args.includes('--if-needed') && !isNeeded()) process.exit(0);
 build();
 report();
-
-function resolveCmakeJs() {
-  try {
-    return require.resolve('cmake-js/bin/cmake-js');
-  } catch {
-    return null;
-  }
-}
 
 function isNeeded() {
   let serving;
@@ -158,26 +150,16 @@ function build() {
   const jobs = String(
     Math.max(1, Math.min(os.availableParallelism(), Math.floor(os.totalmem() / 2 ** 31))),
   );
-  if (cmakeJs) {
-    run(process.execPath, [
-      cmakeJs,
-      'configure',
-      '--out',
-      folder,
-      ...chosen.map((option) => `--CD${option}`),
-    ]);
-    run(process.execPath, [cmakeJs, 'build', '--out', folder, '--parallel', jobs]);
-  } else {
-    run('cmake', [
-      '-S',
-      '.',
-      '-B',
-      folder,
-      `-DCMAKE_BUILD_TYPE=${config}`,
-      ...chosen.map((option) => `-D${option}`),
-    ]);
-    run('cmake', ['--build', folder, '--parallel', jobs]);
-  }
+  const { cmake, options: tools, missing } = toolchain();
+  if (missing.length > 0)
+    console.log(`shardwise: this machine has no ${missing.join(', ')}: builds with those of npm`);
+  const isNew = cacheSays('CMAKE_HOME_DIRECTORY') === undefined;
+  run(cmake, [
+    ...(isNew ? tools : []),
+    ...['-S', '.', '-B', folder, `-DCMAKE_BUILD_TYPE=${config}`],
+    ...chosen.map((option) => `-D${option}`),
+  ]);
+  run(cmake, ['--build', folder, '--parallel', jobs]);
 }
 
 function report() {

@@ -35,11 +35,15 @@ export function sizeFindings(): string[] {
 /** What the sources of a native folder may include in quotes, as paths from native/. */
 const includeRules = [
   { folder: 'native/include/', may: ['include/', 'generated/'] },
-  { folder: 'native/runtime/', may: ['include/', 'runtime/'] },
-  { folder: 'native/addon/', may: ['include/', 'runtime/', 'comm/', 'addon/', 'generated/'] },
-  { folder: 'native/comm/', may: ['include/', 'comm/', 'cpu/convert.h'] },
+  { folder: 'native/platform/', may: ['platform/'] },
+  { folder: 'native/runtime/', may: ['include/', 'platform/', 'runtime/'] },
+  {
+    folder: 'native/addon/',
+    may: ['include/', 'platform/', 'runtime/', 'comm/', 'addon/', 'generated/'],
+  },
+  { folder: 'native/comm/', may: ['include/', 'platform/', 'comm/', 'cpu/convert.h'] },
   { folder: 'native/gloo/', may: ['include/', 'gloo/', 'comm/'] },
-  { folder: 'native/cpu/', may: ['include/', 'generated/', 'cpu/'] },
+  { folder: 'native/cpu/', may: ['include/', 'platform/', 'generated/', 'cpu/'] },
   {
     folder: 'native/cuda/primitives/',
     may: ['include/', 'cuda/primitives/', 'cuda/math.cuh', 'cuda/stream.h'],
@@ -48,6 +52,11 @@ const includeRules = [
 ];
 const cudaWord =
   /#\s*include\s*[<"](cuda|cublas|nccl|nvrtc)|\b(cuda|cublas|nccl|nvrtc)[A-Z]\w*|\bCU(device|stream|context)\b|__global__/;
+
+/** The parts that every system builds. */
+const portable = /^native\/(addon|comm|cpu|include|runtime)\//;
+const systemHeader =
+  /#\s*include\s*<(sys\/[^>]+|linux\/[^>]+|(windows|pthread|sched|dlfcn|link|signal|fcntl|poll|time)\.h|csignal)>/;
 
 const rawThrows =
   /\bnapi_throw\w*|\bnode_api_throw\w*|\bnapi_reject_deferred|\bnapi_get_named_property\b|\bnapi_set_named_property\b/;
@@ -80,6 +89,11 @@ export function nativeFindings(): string[] {
     if (thrown)
       findings.push(
         `${file} calls ${thrown[0]}; native code neither throws nor runs JavaScript that may (native/addon/failure.h, values.h): return a failed Status, which guard.ts throws.`,
+      );
+    const system = systemHeader.exec(text);
+    if (portable.test(file) && system)
+      findings.push(
+        `${file} includes <${system[1]}>; only native/platform knows the system: add a function there.`,
       );
     const mention = cudaWord.exec(withoutStrings(text));
     if (!file.startsWith('native/cuda/') && mention)

@@ -17,11 +17,30 @@ export function skipBecause(context: Mocha.Context, reason: string): never {
   return context.skip();
 }
 
-/** CI has to have g++: there the tests that compile native code by themselves must run. */
-export function skipWithoutCompiler(context: Mocha.Context): void {
-  if (spawnSync('g++', ['--version']).status === 0) return;
-  assert.ok(process.env.CI !== 'true', 'CI has to have g++: native self-tests would not run');
-  skipBecause(context, 'no g++');
+/** What some tests need beside Node, and the package of Debian that has it. */
+const packages = {
+  cmake: 'cmake',
+  'g++': 'g++',
+  git: 'git',
+  make: 'make',
+  nm: 'binutils',
+  objdump: 'binutils',
+  python3: 'python3',
+  readelf: 'binutils',
+  script: 'bsdutils',
+  taskset: 'util-linux',
+} as const;
+
+/** A machine may lack programs, but CI has to have them: there all tests must run. */
+export function skipWithoutTools(
+  context: Mocha.Context,
+  ...tools: readonly (keyof typeof packages)[]
+): void {
+  const missing = tools.filter((tool) => spawnSync(tool, ['--version']).status !== 0);
+  if (missing.length === 0) return;
+  const install = `apt-get install ${[...new Set(missing.map((tool) => packages[tool]))].join(' ')}`;
+  assert.ok(process.env.CI !== 'true', `CI has to have ${missing.join(', ')}: ${install}`);
+  skipBecause(context, `no ${missing.join(', ')}: ${install}`);
 }
 
 export function skipWithoutCuda(context: Mocha.Context): void {

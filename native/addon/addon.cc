@@ -1,9 +1,7 @@
 // Module entry, and every function that JavaScript calls. At the experimental API level finalizers
 // run during garbage collection. At the stable level they wait for the event loop, so a synchronous
 // training loop would never free memory.
-#include <pthread.h>
-#include <stdlib.h>  // tells the C library
-
+#include "../platform/platform.h"
 #include "call.h"
 #include "memory.h"
 #include "process.h"
@@ -102,20 +100,8 @@ constexpr Export kExports[] = {
     exported<lock_file>("lockFile"),
 };
 
-// musl gives a thread 128 KiB, and some kernels keep more on their stacks. It never lowers this.
-void enlarge_stacks() {
-#if defined(__linux__) && !defined(__GLIBC__)
-  constexpr size_t kStackBytes = 2 << 20;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  pthread_setattr_default_np(&attributes);
-  pthread_attr_destroy(&attributes);
-#endif
-}
-
 Napi::Object init(Napi::Env env, Napi::Object exports) {
-  enlarge_stacks();
+  platform::enlarge_stacks();
   auto* state = new Environment(env);
   if (!state->words) {
     delete state;

@@ -1,10 +1,8 @@
 #include "devices.h"
 
-#include <dlfcn.h>
-#include <link.h>
-
 #include <cstring>
 
+#include "../platform/platform.h"
 #include "environment.h"
 
 namespace shardwise {
@@ -61,10 +59,11 @@ Napi::Value open_backend(Environment& state, const std::string& path, const std:
   Devices& devices = Devices::get();
   std::lock_guard<std::mutex> lock(devices.mutex);  // a worker may open it at the same time
   if (devices.cuda.load()) return {};
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return refused(dlerror());
+  const char* reason = nullptr;
+  void* library = platform::open_library(path.c_str(), &reason);
+  if (!library) return refused(reason);
   using Entry = const Backend* (*)();
-  auto entry = reinterpret_cast<Entry>(dlsym(library, "shardwise_backend_v1"));
+  auto entry = reinterpret_cast<Entry>(platform::find_symbol(library, "shardwise_backend_v1"));
   if (!entry) return refused("it has no symbol shardwise_backend_v1");
   const Backend* backend = entry();
   if (backend->abi != kBackendAbi) return refused("it was built for another version of the addon");
@@ -81,7 +80,8 @@ Napi::Value open_backend(Environment& state, const std::string& path, const std:
   backend->look_at("cuBLASLt", cublaslt.c_str());
   backend->look_at("NCCL", nccl.c_str());
   backend->look_at("NVRTC", nvrtc.c_str());
-  devices.can_fuse = reinterpret_cast<bool (*)(int32_t)>(dlsym(library, "shardwise_can_fuse"));
+  devices.can_fuse =
+      reinterpret_cast<bool (*)(int32_t)>(platform::find_symbol(library, "shardwise_can_fuse"));
   devices.cuda.store(backend);
   return {};
 }
@@ -106,12 +106,11 @@ double version_of(const std::string& symbol, void* entry) {
 // The library stays open: unloading CUDA libraries is not safe.
 Napi::Value probe_library(Environment& state, const std::string& name, const std::string& symbol) {
   const Napi::Env env = state.env;
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return object_of(env, {{"reason", to_value(env, dlerror())}});
-  link_map* map = nullptr;
-  const bool known = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map;
-  const char* path = known ? map->l_name : name.c_str();
-  void* entry = symbol.empty() ? nullptr : dlsym(library, symbol.c_str());
+  const char* reason = nullptr;
+  void* library = platform::open_library(name.c_str(), &reason);
+  if (!library) return object_of(env, {{"reason", to_value(env, reason)}});
+  const char* path = platform::path_of_library(library, name.c_str());
+  void* entry = symbol.empty() ? nullptr : platform::find_symbol(library, symbol.c_str());
   return object_of(env, {{"path", to_value(env, path)},
                          {"version", to_value(env, entry ? version_of(symbol, entry) : 0)}});
 }

@@ -1,8 +1,7 @@
 #include "flight_record.h"
 
-#include <sched.h>
-
 #include <chrono>
+#include <thread>
 
 namespace shardwise {
 
@@ -18,7 +17,7 @@ int64_t wall_ns() {
 bool FlightRecord::lock(bool at_once) const {
   while (busy_.test_and_set(std::memory_order_acquire)) {
     if (at_once) return false;
-    sched_yield();
+    std::this_thread::yield();
   }
   return true;
 }

@@ -1,14 +1,15 @@
 #include "flight_recorder.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <vector>
 
 #include "../comm/region.h"
+#include "../platform/platform.h"
 #include "json_lines.h"
 #include "member.h"
 
@@ -19,8 +20,6 @@ namespace {
 // A program that expects failures must not fill the disk.
 constexpr size_t kMostFiles = 8;
 constexpr size_t kPathBytes = 1024;
-constexpr int kFatalSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-constexpr int kSignals = 5;
 
 void write_shape(JsonLines& out, const char* key, const ShownShape& shape) {
   if (shape.count >= 0) out.list(key, shape.sizes, shape.count);
@@ -76,22 +75,12 @@ class Folder {
 
   // Opens a new file, and writes its path; -1 without success.
   static int create(const char* parent, const char* name, char (&path)[kPathBytes]) {
-    mkdir(parent, 0700);
+    platform::make_folder(parent);
     snprintf(path, sizeof path, "%s/shardwise-failure-%s", parent, name);
-    mkdir(path, 0700);
-    const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct stat found;
-    // another process of this program may have made it, but nobody else
-    const bool is_own = folder >= 0 && fstat(folder, &found) == 0 && found.st_uid == geteuid() &&
-                        (found.st_mode & 077) == 0;
     char file[32];
     snprintf(file, sizeof file, "/%d.jsonl", static_cast<int>(getpid()));
-    const bool fits = strlen(path) + strlen(file) < sizeof path;
-    const int opened =
-        is_own && fits
-            ? openat(folder, file + 1, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
-            : -1;
-    if (folder >= 0) close(folder);
+    if (strlen(path) + strlen(file) >= sizeof path) return -1;
+    const int opened = platform::create_private_file(path, file + 1);
     if (opened >= 0) strcat(path, file);
     return opened;
   }
@@ -172,32 +161,7 @@ class Recorder {
   void catch_signals() {
     if (catches_) return;
     catches_ = true;
-    struct sigaction action = {};
-    action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
-      of_process().on_signal(signal, info, context);
-    };
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigfillset(&action.sa_mask);
-    for (int i = 0; i < kSignals; i++) sigaction(kFatalSignals[i], &action, &before_[i]);
-  }
-
-  // Node turns bad accesses of WebAssembly into errors: a signal is fatal if the handler of before
-  // restores the default, or was none.
-  void on_signal(int signal, siginfo_t* info, void* context) {
-    const int at = static_cast<int>(std::find(kFatalSignals, kFatalSignals + kSignals, signal) -
-                                    kFatalSignals);
-    const struct sigaction before = before_[at];
-    if (before.sa_flags & SA_SIGINFO) {
-      before.sa_sigaction(signal, info, context);
-      struct sigaction now;
-      if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_DFL) return;
-      return write_at_signal(signal);
-    }
-    if (before.sa_handler == SIG_IGN) return;
-    if (before.sa_handler != SIG_DFL) return before.sa_handler(signal);
-    write_at_signal(signal);
-    sigaction(signal, &before, nullptr);
-    raise(signal);  // arrives when this handler returns
+    platform::at_fatal_signal([](int signal) { of_process().write_at_signal(signal); });
   }
 
   void write_at_signal(int signal) {
@@ -222,7 +186,6 @@ class Recorder {
   std::vector<Member*> members_;
   std::vector<File> files_;
   const char* const parent_ = Folder::parent();
-  struct sigaction before_[kSignals] = {};
   bool catches_ = false;
   std::atomic_flag ended_;
 };

@@ -1,9 +1,7 @@
 #include "memory.h"
 
+#include "../platform/platform.h"
 #include "environment.h"
-
-// glibc has this call; other C libraries need none.
-extern "C" int malloc_trim(size_t keep) __attribute__((weak));
 
 namespace shardwise {
 
@@ -63,9 +61,7 @@ void empty_cache(Environment& state, DeviceCode device, int64_t idle_ms) {
   if (device == 0 && devices.pinned_kept.load()) devices.pinned_allocator()->empty_cache(idle_ms);
 }
 
-void trim_heap() {
-  if (malloc_trim) malloc_trim(0);
-}
+void trim_heap() { platform::trim_heap(); }
 
 Napi::Value memory_snapshot(Environment& state, DeviceCode device) {
   const Napi::Env env = state.env;

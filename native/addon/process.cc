@@ -1,43 +1,32 @@
 #include "process.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <sys/file.h>
-#include <unistd.h>
-
+#include <cerrno>
+#include <chrono>
 #include <climits>
 #include <mutex>
+#include <thread>
 
 #include "../include/start_thread.h"
+#include "../platform/platform.h"
 
 namespace shardwise {
 
-namespace {
-
-constexpr useconds_t kPollUs = 250'000, kGraceUs = 2'000'000;
-
-// The system's signal at the parent's end (PR_SET_PDEATHSIG) comes when the thread that started
-// this process ends, which may be a worker.
-void end_after(pid_t parent) {
-  while (getppid() == parent) usleep(kPollUs);
-  usleep(kGraceUs);  // a program that reaches its event loop notices there, and ends in order
-  kill(getpid(), SIGKILL);
-}
-
-}  // namespace
-
 void end_with_parent() {
+  using namespace std::chrono_literals;
   static std::once_flag once;
   // without a thread only the event loop checks
-  std::call_once(once, [] { start_detached([parent = getppid()] { end_after(parent); }); });
+  std::call_once(once, [] {
+    start_detached([parent = platform::parent_process()] {
+      platform::wait_for_end_of(parent);
+      // A program that reaches its event loop notices there, and ends in order.
+      std::this_thread::sleep_for(2s);
+      platform::end_this_process();
+    });
+  });
 }
 
 int32_t lock_file(int64_t fd) {
-  if (fd < 0 || fd > INT_MAX) return EBADF;
-  int status = 0;
-  do status = flock(static_cast<int>(fd), LOCK_EX | LOCK_NB);
-  while (status != 0 && errno == EINTR);
-  return status == 0 ? 0 : errno;
+  return fd < 0 || fd > INT_MAX ? EBADF : platform::lock_file(static_cast<int>(fd));
 }
 
 }  // namespace shardwise

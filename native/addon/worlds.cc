@@ -1,10 +1,9 @@
 #include "worlds.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 
 #include "../comm/messages.h"
+#include "../platform/platform.h"
 #include "environment.h"
 
 namespace shardwise {
@@ -25,9 +24,11 @@ Napi::Value Worlds::open_gloo(const std::string& path) {
   Devices& devices = Devices::get();
   std::lock_guard<std::mutex> lock(devices.mutex);
   if (devices.gloo.load()) return {};
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return refused(dlerror());
-  auto entry = reinterpret_cast<const GlooEngine* (*)()>(dlsym(library, "shardwise_gloo_v1"));
+  const char* reason = nullptr;
+  void* library = platform::open_library(path.c_str(), &reason);
+  if (!library) return refused(reason);
+  using Entry = const GlooEngine* (*)();
+  auto entry = reinterpret_cast<Entry>(platform::find_symbol(library, "shardwise_gloo_v1"));
   if (!entry) return refused("it has no symbol shardwise_gloo_v1");
   if (entry()->abi != kGlooAbi) return refused("it was built for another version of the addon");
   devices.gloo.store(entry());

@@ -64,7 +64,7 @@ bool Origin::keeps_away(const GroupInfo& group, int32_t place, int32_t own, Erro
     default:
       break;
   }
-  if (!region->shared() || is_alive(block.process)) return false;
+  if (!region->shared() || platform::is_alive(block.process)) return false;
   fail(why, Code::Peer, "has died (process %d) before it joined group \"%s\"", block.process.pid,
        group.name.c_str());
   return true;
@@ -139,7 +139,7 @@ uint64_t HostGroup::find_dead_peers(uint64_t ranks) {
     RankBlock& block = region_->rank(rank);
     const bool joined =
         contains(ranks, rank) && block.presence.load(std::memory_order_acquire) == Presence::Joined;
-    if (joined && !is_alive(block.process)) dead |= uint64_t{1} << rank;
+    if (joined && !platform::is_alive(block.process)) dead |= uint64_t{1} << rank;
   }
   return dead;
 }

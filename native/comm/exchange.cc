@@ -1,8 +1,7 @@
 #include "exchange.h"
 
-#include <sched.h>
-
 #include <cstring>
+#include <thread>
 
 namespace shardwise::comm {
 
@@ -31,7 +30,8 @@ Exchange::~Exchange() {
   leave();
   if (!opened_) return;
   for (int32_t rank = 0; rank < group_.size(); rank++) {
-    while (group_.region_->rank(rank).inside.load(std::memory_order_seq_cst) != 0) sched_yield();
+    while (group_.region_->rank(rank).inside.load(std::memory_order_seq_cst) != 0)
+      std::this_thread::yield();
   }
 }
 

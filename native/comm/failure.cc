@@ -1,5 +1,5 @@
 // Failure of a group: the region keeps the first cause, and every call of every rank gets it.
-#include <sched.h>
+#include <thread>
 
 #include "host_group.h"
 #include "messages.h"
@@ -24,7 +24,7 @@ Status Region::cause(ErrorText* error) {
        shared.failed.load(std::memory_order_acquire) != 2;) {
     if (now_ns() > until)
       return fail(error, Code::Device, "the group has failed in a rank that could not say why");
-    sched_yield();
+    std::this_thread::yield();
   }
   return fail_with(error, static_cast<Code>(shared.failure_code), shared.failure);
 }

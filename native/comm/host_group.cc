@@ -14,7 +14,7 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank,
                 "same ranks, in one order, also those that they are not in",
                 region->group_info().name.c_str(), region->group_info().rank_at(rank));
   }
-  block.process = this_process();
+  block.process = platform::this_process();
   block.presence.store(Presence::Joined, std::memory_order_release);
   region->count_joined();
   out->reset(new HostGroup(std::move(region), rank, std::move(origin)));
@@ -30,7 +30,7 @@ HostGroup::HostGroup(std::shared_ptr<Region> region, int32_t rank, Origin origin
     : region_(std::move(region)),
       rank_(rank),
       origin_(std::move(origin)),
-      spin_ns_(region_->size() <= processors() ? 20'000 : 0) {}
+      spin_ns_(region_->size() <= platform::allowed_processors() ? 20'000 : 0) {}
 
 HostGroup::~HostGroup() {
   own().presence.store(Presence::Left, std::memory_order_release);

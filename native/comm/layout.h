@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "../include/status.h"
-#include "process.h"
+#include "../platform/platform.h"
 #include "wait.h"
 
 namespace shardwise::comm {
@@ -164,7 +164,7 @@ struct alignas(kAlign) RankBlock {
   std::atomic<Presence> presence;
   std::atomic<uint32_t> barriers;  // that this rank has reached
   std::atomic<uint32_t> in_call;
-  ProcessId process;
+  platform::ProcessId process;
   LastCall record;
   Shared<Compilation> compilation;
   // The place, plus 1, of a rank that compiles and that this one waits for; 0: it waits for none.
@@ -208,7 +208,7 @@ struct Header {
   int64_t slot_bytes;
   int32_t size;
   Use use;
-  ProcessId creator;
+  platform::ProcessId creator;
   Counter joined;
 
   // Rendezvous of all ranks: the last one to arrive advances the generation.

@@ -1,13 +1,9 @@
 #include "region.h"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "compilation.h"
 #include "deadline.h"
@@ -39,20 +35,15 @@ int64_t slots_for(Use use, int32_t size, int64_t wanted) {
 
 Status describe_no_room(const SegmentOptions& options, int64_t bytes, ErrorText* error) {
   ErrorText why = *error;
-  struct statvfs room = {};
-  const double mib = 1 << 20;
-  if (statvfs("/dev/shm", &room) != 0) return fail_with(error, Code::OutOfMemory, why);
-  const auto in_mib = [&](uint64_t blocks) {
-    return static_cast<double>(blocks) * static_cast<double>(room.f_frsize) / mib;
-  };
+  const platform::MemorySize room = platform::shared_room();
+  if (room.total == 0) return fail_with(error, Code::OutOfMemory, why);
+  const auto in_mib = [](int64_t size) { return static_cast<double>(size) / (1 << 20); };
   return fail(error, Code::OutOfMemory,
-              "group \"%s\" of %d ranks needs %.1f MiB of shared memory, and /dev/shm has %.1f of "
-              "its %.1f MiB left (%s). Make it larger: a "
-              "container by --shm-size=1g or --ipc=host, a pod by an emptyDir with medium Memory "
-              "on /dev/shm, a host by mount -o "
-              "remount,size=1G /dev/shm",
-              options.group_info.name.c_str(), options.size, static_cast<double>(bytes) / mib,
-              in_mib(room.f_bavail), in_mib(room.f_blocks), why.text);
+              "group \"%s\" of %d ranks needs %.1f MiB of shared memory, and %s has %.1f of its "
+              "%.1f MiB left (%s). %s",
+              options.group_info.name.c_str(), options.size, in_mib(bytes),
+              platform::shared_folder(), in_mib(room.free), in_mib(room.total), why.text,
+              platform::kMoreSharedMemory);
 }
 
 // Fails because rank 0, which creates the memory, did not.
@@ -95,16 +86,15 @@ void Region::prepare() {
   header().size = size_;
   header().slot_bytes = plan_.slot_bytes;
   header().use = use_;
-  header().creator = this_process();
+  header().creator = platform::this_process();
 }
 
 Status Region::in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out,
                           ErrorText* error, Use use, GroupInfo group_info) {
   if (const Status checked = check_size(size, error); !checked.ok()) return checked;
   const Plan planned = plan(size, slots_for(use, size, slot_bytes), use);
-  void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED)
+  void* base = platform::map_sparse_memory(planned.total);
+  if (!base)
     return fail(error, Code::OutOfMemory, "memory for a group of %d ranks cannot be had", size);
   out->reset(new Region(base, size, planned, use, false, std::move(group_info)));
   (*out)->prepare();
@@ -125,17 +115,16 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
                       ErrorText* error) {
   const Plan planned =
       plan(options.size, slots_for(options.use, options.size, options.slot_bytes), options.use);
-  int file;
+  platform::SharedFile file;
   char path[kSegmentPath];
   const Status made =
       create_segment(options.name, options.token, planned.total, &file, path, error);
   if (made.code == Code::OutOfMemory) return describe_no_room(options, planned.total, error);
   if (!made.ok()) return made;
-  void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE, MAP_SHARED,
-                    file, 0);
-  if (base == MAP_FAILED) {
+  void* base = platform::map_shared(file, planned.total);
+  if (!base) {
     unlink_segment(path, file);
-    close(file);
+    platform::close_shared(file);
     return fail(error, Code::OutOfMemory, "shared memory %s cannot be mapped", path);
   }
   out->reset(new Region(base, options.size, planned, options.use, true, options.group_info));
@@ -157,9 +146,9 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
   if (world != nullptr)
     compilations.emplace(*world, world, options.group_info, options.size, options.rank);
   Deadline deadline(options.timeout_ms);
-  int file;
+  platform::SharedFile file;
   char path[kSegmentPath];
-  for (int64_t pause_us = 100; (file = find_segment(options.name, options.token, path)) < 0;
+  for (int64_t pause_us = 100; !(file = find_segment(options.name, options.token, path)).ok();
        pause_us = std::min<int64_t>(10'000, pause_us * 2)) {
     if (deadline.left(!(compilations && compilations->delay(1))) <= 0) {
       const auto limit = static_cast<long long>(options.timeout_ms);
@@ -178,22 +167,20 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
     }
     if (options.origin && options.origin->has_given_up && options.origin->has_given_up(error))
       return Status{Code::Peer};
-    usleep(static_cast<useconds_t>(pause_us));
+    std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
   }
-  struct stat status = {};
-  void* base = fstat(file, &status) != 0 ? MAP_FAILED
-                                         : mmap(nullptr, static_cast<size_t>(status.st_size),
-                                                PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (base == MAP_FAILED) {
-    close(file);
+  const int64_t bytes = platform::shared_bytes(file);
+  void* base = bytes < 0 ? nullptr : platform::map_shared(file, bytes);
+  if (!base) {
+    platform::close_shared(file);
     return fail(error, Code::OutOfMemory, "shared memory %s cannot be mapped", path);
   }
   const Header& header = *static_cast<const Header*>(base);
   const int32_t made_for = header.size;
   const Plan planned = plan(made_for, header.slot_bytes, header.use);
-  if (made_for != options.size || planned.total != status.st_size) {
-    munmap(base, static_cast<size_t>(status.st_size));
-    close(file);
+  if (made_for != options.size || planned.total != bytes) {
+    platform::unmap_shared(base, bytes);
+    platform::close_shared(file);
     return fail(error, Code::Invalid, "rank %d made a group of %d ranks, rank %d wants one of %d",
                 first, made_for, options.group_info.rank_at(options.rank), options.size);
   }
@@ -208,19 +195,22 @@ void Region::count_joined() {
   Counter& joined = header().joined;
   // All ranks have joined, so no other rank needs the name.
   if (joined.value.fetch_add(1, std::memory_order_seq_cst) + 1 == static_cast<uint32_t>(size_) &&
-      file_ >= 0)
+      file_.ok())
     unlink_segment(path_, file_);
   wake(joined, shared_);
 }
 
 Region::~Region() {
-  if (file_ >= 0) {
+  if (file_.ok()) {
     // The group failed before all ranks joined: late ranks must not find it.
     if (header().joined.value.load(std::memory_order_acquire) < static_cast<uint32_t>(size_))
       unlink_segment(path_, file_);
-    close(file_);
+    platform::close_shared(file_);
   }
-  munmap(base_, static_cast<size_t>(plan_.total));
+  if (shared_)
+    platform::unmap_shared(base_, plan_.total);
+  else
+    platform::unmap_memory(base_, plan_.total);
 }
 
 }  // namespace shardwise::comm

@@ -43,7 +43,7 @@ class Region {
   // For ranks that are threads of this process; all ranks share the object.
   static Status in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out,
                            ErrorText* error, Use use = Use::World, GroupInfo group_info = {});
-  // For ranks that are processes: rank 0 creates a segment of POSIX shared memory and the others
+  // For ranks that are processes: rank 0 creates a segment of shared memory and the others
   // wait for it. Its name is removed when all have joined, so the memory is freed with the last
   // process, however it ends. A segment of a run that died early is replaced.
   static Status between_processes(const SegmentOptions& options, std::shared_ptr<Region>* out,
@@ -116,8 +116,8 @@ class Region {
   Use use_;
   bool shared_;
   GroupInfo group_info_;
-  int64_t timeout_ms_ = 0;  // for joining
-  int file_ = -1;           // while the segment may have a name
+  int64_t timeout_ms_ = 0;     // for joining
+  platform::SharedFile file_;  // while the segment may have a name
   char path_[128] = {};
 };
 

@@ -169,7 +169,7 @@ uint64_t ShmWatchdog::find_dead() {
     const bool joined = block.presence.load(std::memory_order_acquire) != Presence::Absent;
     if (rank != rank_ && joined &&
         region_->watchdog(rank).left.load(std::memory_order_acquire) == 0 &&
-        !is_alive(block.process))
+        !platform::is_alive(block.process))
       ranks |= uint64_t{1} << rank;
   }
   return ranks;

@@ -1,14 +1,10 @@
 #include "wait.h"
 
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <climits>
+#include <chrono>
+#include <thread>
 
 #include "../include/pause.h"
+#include "../platform/platform.h"
 
 namespace shardwise::comm {
 namespace {
@@ -17,24 +13,14 @@ constexpr int64_t kYieldAfterNs = 1000;
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
 
-long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout,
-           bool shared) {
-  return syscall(SYS_futex, &word, shared ? operation : operation | FUTEX_PRIVATE_FLAG, value,
-                 timeout, nullptr, 0);
-}
-
 }  // namespace
 
-void wake(Counter& counter, bool shared) {
-  futex(counter.value, FUTEX_WAKE, INT_MAX, nullptr, shared);
-}
+void wake(Counter& counter, bool shared) { platform::wake_sleepers(counter.value, shared); }
 
 void sleep_on(Counter& counter, uint32_t seen, int64_t nanoseconds, bool shared) {
-  const timespec timeout = {static_cast<time_t>(nanoseconds / 1'000'000'000),
-                            static_cast<long>(nanoseconds % 1'000'000'000)};
   counter.sleepers.fetch_add(1, std::memory_order_seq_cst);
   if (counter.value.load(std::memory_order_seq_cst) == seen)
-    futex(counter.value, FUTEX_WAIT, seen, &timeout, shared);
+    platform::sleep_while(counter.value, seen, nanoseconds, shared);
   counter.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -51,22 +37,13 @@ bool spin_until(const Counter& counter, uint32_t target, const std::atomic<uint3
     }
     // The awaited thread may be queued behind this one on the same processor, where waking puts it
     // even if another processor is idle.
-    if (now > begin + kYieldAfterNs) sched_yield();
+    if (now > begin + kYieldAfterNs) std::this_thread::yield();
   }
   return false;
 }
 
 int64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
-
-int32_t processors() {
-  cpu_set_t set;
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                     : static_cast<int32_t>(online);
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace shardwise::comm

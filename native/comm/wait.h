@@ -1,4 +1,4 @@
-// Counters that ranks wait for: a rank spins briefly, then sleeps in the kernel (futex) so that the
+// Counters that ranks wait for: a rank spins briefly, then sleeps in the kernel so that the
 // rank that has work gets the processor.
 #pragma once
 #include <atomic>
@@ -37,6 +37,5 @@ bool spin_until(const Counter& counter, uint32_t target, const std::atomic<uint3
 constexpr int64_t kLongestTimeoutMs = 100'000'000'000;
 
 int64_t now_ns();
-int32_t processors();  // available to this process
 
 }  // namespace shardwise::comm

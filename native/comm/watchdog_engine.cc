@@ -1,11 +1,11 @@
 #include "watchdog_engine.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "../include/start_thread.h"
@@ -88,7 +88,7 @@ class WatchdogMember {
       ErrorText why;
       group_->cause(&why);
       give_up(why);
-      while (!end_device()) usleep(1000);
+      while (!end_device()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     engine_->destroy(member_);
   }
@@ -183,7 +183,7 @@ class WatchdogMember {
     for (int64_t left = engine_->recent ? most : 0; left > 0 && !group_->failed();
          left -= kPollMs) {
       if (!in_flight(&oldest)) return;
-      usleep(kPollMs * 1000);
+      std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
     }
     if (!engine_->recent || group_->failed() || !in_flight(&oldest)) return;
     ErrorText message;
@@ -204,7 +204,7 @@ class WatchdogMember {
       if (group_->has_dead_peer())
         report_dead_peers(mine);
       else if (at_once)
-        usleep(kPollMs * 1000);
+        std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
     }
     return group_->failed() || at_once || ++polls_for_dead_peer_ > kPollsForDeadPeer;
   }
@@ -396,7 +396,7 @@ class WatchdogThread {
         changed_.wait(lock, [this] { return !members_.empty(); });
         for (WatchdogMember* member : members_) member->poll();
       }
-      usleep(kWatchMs * 1000);
+      std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMs));
     }
   }
   // Devices must not be polled while the process tears them down.

@@ -2,12 +2,11 @@
 // complete.
 #include "../include/backend.h"
 
-#include <sys/mman.h>
-
 #include <chrono>
 #include <cstring>
 #include <exception>
 
+#include "../platform/platform.h"
 #include "isa.h"
 #include "launch_together.h"
 #include "memory_limit.h"
@@ -35,21 +34,11 @@ Status device_info(int32_t, DeviceInfo* info, ErrorText*) {
   constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
   std::memset(info, 0, sizeof *info);
   snprintf(info->name, sizeof info->name, "cpu");
-  if (FILE* file = std::fopen("/proc/cpuinfo", "r")) {
-    char line[256];
-    while (std::fgets(line, sizeof line, file)) {
-      const char* value = std::strstr(line, ": ");
-      if (std::strncmp(line, "model name", 10) || !value) continue;
-      snprintf(info->name, sizeof info->name, "%.*s",
-               static_cast<int>(std::strcspn(value + 2, "\n")), value + 2);
-      break;
-    }
-    std::fclose(file);
-  }
+  platform::processor_name(info->name, sizeof info->name);
   const CpuFeatures& features = cpu_features();
   snprintf(info->detail, sizeof info->detail, "%s%s", levels[static_cast<int>(features.isa)],
            features.avx512_bf16 ? " bf16" : "");
-  const HostMemory memory = host_memory();
+  const platform::MemorySize memory = host_memory();
   info->total_bytes = memory.total;
   info->free_bytes = memory.free;
   info->num_cores = num_threads();
@@ -59,20 +48,20 @@ Status device_info(int32_t, DeviceInfo* info, ErrorText*) {
 Status allocate(int32_t, int64_t bytes, void** out, ErrorText* error) {
   const Status status = reserve_memory(bytes, error);
   if (!status.ok()) return status;
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
+  void* data = platform::map_memory(bytes);
+  if (!data) {
     return_memory(bytes);
     return fail(error, Code::OutOfMemory, "the system refused %lld bytes",
                 static_cast<long long>(bytes));
   }
   // Large pages for large tensors: fewer page faults at the first write.
-  if (bytes >= (4 << 20)) madvise(data, bytes, MADV_HUGEPAGE);
+  if (bytes >= (4 << 20)) platform::use_large_pages(data, bytes);
   *out = data;
   return kOk;
 }
 
 void release(int32_t, void* pointer, int64_t bytes) {
-  munmap(pointer, bytes);
+  platform::unmap_memory(pointer, bytes);
   return_memory(bytes);
 }
 

@@ -2,9 +2,6 @@
 // behind the limit. So memory is counted here before it is mapped.
 #include "memory_limit.h"
 
-#include <sys/sysinfo.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -104,9 +101,8 @@ struct ControlGroup {
 };
 
 int64_t host_total() {
-  struct sysinfo memory;
-  return sysinfo(&memory) == 0 ? static_cast<int64_t>(memory.totalram) * memory.mem_unit
-                               : INT64_MAX;
+  const int64_t total = platform::physical_memory().total;
+  return total > 0 ? total : INT64_MAX;
 }
 
 // SHARDWISE_CONTROL_GROUPS names another folder, for tests.
@@ -159,19 +155,11 @@ const std::vector<ControlGroup>& groups() {
   return *found;
 }
 
-int64_t resident_bytes() {
-  int64_t whole = 0, resident = 0;
-  if (FILE* file = std::fopen("/proc/self/statm", "re")) {
-    if (std::fscanf(file, "%" SCNd64 " %" SCNd64, &whole, &resident) != 2) resident = 0;
-    std::fclose(file);
-  }
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
 // Reserved bytes that were never written: the system counts them later.
 int64_t unwritten_bytes() {
-  static const int64_t at_start = resident_bytes();
-  return std::max<int64_t>(reserved.load() - std::max<int64_t>(resident_bytes() - at_start, 0), 0);
+  static const int64_t at_start = platform::resident_bytes();
+  const int64_t written = std::max<int64_t>(platform::resident_bytes() - at_start, 0);
+  return std::max<int64_t>(reserved.load() - written, 0);
 }
 
 int64_t free_of_groups() {
@@ -194,15 +182,10 @@ bool fits_groups(int64_t bytes) {
 
 }  // namespace
 
-HostMemory host_memory() {
+platform::MemorySize host_memory() {
   if (memory_limit() >= 0 && memory_limit() != INT64_MAX)
     return {memory_limit(), memory_limit() - reserved.load()};
-  HostMemory found;
-  struct sysinfo memory;
-  if (sysinfo(&memory) == 0) {
-    found.total = static_cast<int64_t>(memory.totalram) * memory.mem_unit;
-    found.free = static_cast<int64_t>(memory.freeram + memory.bufferram) * memory.mem_unit;
-  }
+  platform::MemorySize found = platform::physical_memory();
   for (const ControlGroup& group : groups()) found.total = std::min(found.total, group.limit);
   found.free = std::min(found.free, free_of_groups());
   return found;

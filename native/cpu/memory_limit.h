@@ -2,14 +2,11 @@
 // a unit of systemd) limits this process to less.
 #pragma once
 #include "../include/status.h"
+#include "../platform/platform.h"
 
 namespace shardwise::cpu {
 
-struct HostMemory {
-  int64_t total = 0, free = 0;
-};
-
-HostMemory host_memory();
+platform::MemorySize host_memory();
 
 // Counts `bytes` as reserved, if as many are free.
 Status reserve_memory(int64_t bytes, ErrorText* error);

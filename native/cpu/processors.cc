@@ -5,30 +5,12 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <thread>
 
-#if defined(__linux__)
-#include <sched.h>
-#endif
+#include "../platform/platform.h"
 
 namespace shardwise::cpu {
 
 namespace {
-
-int allowed_by_affinity() {
-#if defined(__linux__)
-  // Large machines need a larger set than cpu_set_t.
-  for (int most = 1024; most <= 1 << 16; most *= 4) {
-    cpu_set_t* set = CPU_ALLOC(most);
-    const size_t bytes = CPU_ALLOC_SIZE(most);
-    const bool known = sched_getaffinity(0, bytes, set) == 0;
-    const int count = known ? CPU_COUNT_S(bytes, set) : 0;
-    CPU_FREE(set);
-    if (known) return count;
-  }
-#endif
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
 
 // The first or second word of a file as a number; negative if it is "max" or missing.
 double number_in(const std::string& path, bool second = false) {
@@ -84,7 +66,7 @@ double paid_by_quota() {
 int usable_processors() {
   static const int count = [] {
     const double paid = std::ceil(paid_by_quota());
-    return std::max(1, static_cast<int>(std::min<double>(allowed_by_affinity(), paid)));
+    return std::max(1, static_cast<int>(std::min<double>(platform::allowed_processors(), paid)));
   }();
   return count;
 }

@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
+#include "../platform/platform.h"
 #include "parallel_for.h"
 #include "pause.h"
 #include "processors.h"
 #include "start_thread.h"
-#include "thread_priority.h"
 
 namespace shardwise::cpu {
 
@@ -191,7 +191,7 @@ class Pool {
   }
 
   void loop(int thread) {
-    yield_to_javascript();
+    platform::yield_to_javascript();
     uint64_t seen = 0;
     const auto nothing_new = [&] { return regions_.load(std::memory_order_seq_cst) == seen; };
     for (;;) {
@@ -239,12 +239,15 @@ Pool& pool() {
   return *instance;
 }
 
+constexpr std::align_val_t kScratchAlignment{64};
+
 struct Scratch {
   void* data[4] = {};
   int64_t bytes[4] = {};
   ~Scratch() {
-    for (void* each : data) std::free(each);
+    for (void* each : data) release(each);
   }
+  static void release(void* memory) { ::operator delete(memory, kScratchAlignment); }
 };
 
 }  // namespace
@@ -272,9 +275,9 @@ void parallel_for_raw(int64_t count, int64_t grain, void (*fn)(void*, int64_t, i
 void* scratch(int slot, int64_t bytes) {
   static thread_local Scratch memory;
   if (memory.bytes[slot] < bytes) {
-    std::free(memory.data[slot]);
+    Scratch::release(memory.data[slot]);
     const int64_t rounded = (bytes + 4095) / 4096 * 4096;
-    memory.data[slot] = std::aligned_alloc(64, rounded);
+    memory.data[slot] = ::operator new(rounded, kScratchAlignment, std::nothrow);
     memory.bytes[slot] = memory.data[slot] ? rounded : 0;
     if (!memory.data[slot]) throw std::bad_alloc();  // launch() turns it into an error
   }

@@ -1,28 +1,23 @@
 // Store-then-load ordering between a fast thread and one that seldom needs it. The fast thread only
-// stops the compiler; the slow one makes the kernel run a barrier on every thread of the process
-// (membarrier(2)).
+// stops the compiler; the slow one makes the kernel run a barrier on every thread of the process.
 #pragma once
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <mutex>
 
 #include "../include/start_thread.h"
+#include "../platform/platform.h"
 
 namespace shardwise {
 
 class AsymmetricFence {
  public:
   // Registers with the kernel on a thread of its own, because that takes ten milliseconds. Until
-  // then, and where there is no thread, both sides run full barriers.
+  // then, without a thread, and where the kernel has no such barrier, both sides run full ones.
   static void prepare() {
     static std::once_flag once;
     std::call_once(once, [] {
       start_detached([] {
-        if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0)
-          expedited_.store(true);
+        if (platform::prepare_fence_of_threads()) expedited_.store(true);
       });
     });
   }
@@ -39,7 +34,7 @@ class AsymmetricFence {
   // The slow side: between its store and its load. Takes some microseconds.
   static void heavy() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (expedited_.load()) syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    if (expedited_.load()) platform::fence_all_threads();
   }
 
  private:

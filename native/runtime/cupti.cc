@@ -1,11 +1,11 @@
 #include "cupti.h"
 
 #include <cxxabi.h>
-#include <dlfcn.h>
 
 #include <cstdlib>
 #include <limits>
 
+#include "../platform/platform.h"
 #include "cupti_records.h"
 
 namespace shardwise {
@@ -17,7 +17,6 @@ namespace {
 constexpr int32_t kSuccess = 0;
 constexpr uint32_t kFlushForced = 1;
 constexpr size_t kBufferBytes = size_t{4} << 20;
-constexpr size_t kBufferAlignment = 8;
 constexpr int kClockTries = 10;
 constexpr int32_t kKinds[] = {kConcurrentKernel,     kMemcpy,      kMemset,
                               kMemcpyBetweenDevices, kRuntimeCall, kDriverCall,
@@ -49,14 +48,16 @@ std::string Cupti::open(const char* candidates) {
   for (size_t at = 0; at < list.size() && !library_;) {
     const size_t end = std::min(list.find('\n', at), list.size());
     const std::string path = list.substr(at, end - at);
-    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library_) reason = dlerror();
+    const char* why = nullptr;
+    library_ = platform::open_library(path.c_str(), &why);
+    if (!library_) reason = why;
     at = end + 1;
   }
   if (!library_) return reason;
   bool complete = true;
   const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library_, name));
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+        platform::find_symbol(library_, name));
     complete = complete && function;
   };
   find(api_.enable, "cuptiActivityEnable");
@@ -128,7 +129,7 @@ double Cupti::host_time(uint64_t time) const {
 }
 
 void Cupti::on_request(uint8_t** buffer, size_t* size, size_t* records) {
-  *buffer = static_cast<uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
+  *buffer = static_cast<uint8_t*>(std::malloc(kBufferBytes));
   *size = *buffer ? kBufferBytes : 0;
   *records = 0;
 }

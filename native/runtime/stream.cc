@@ -13,7 +13,7 @@
 #include "../include/pause.h"
 #include "../include/start_thread.h"
 #include "../include/text.h"
-#include "../include/thread_priority.h"
+#include "../platform/platform.h"
 #include "asymmetric_fence.h"
 #include "caching_allocator.h"
 #include "span_log.h"
@@ -136,7 +136,7 @@ bool Stream::start() {
   }
   running_ = start_thread(&thread_, [this] {
     // it runs the kernels; that of a GPU only launches them
-    if (!backend_->asynchronous) yield_to_javascript();
+    if (!backend_->asynchronous) platform::yield_to_javascript();
     loop();
   });
   return running_;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { runRefused } from '../native/refusals.js';
 import { runProgramWith } from '../run-program.js';
-import { skipWithoutCompiler } from '../skip.js';
+import { skipWithoutTools } from '../skip.js';
 
 interface Report {
   calls: [outcome: string, mib: number][];
@@ -36,7 +36,7 @@ for (const backend of ['inductor', 'aot_eager'])
     });
 
     it('names the op whose kernel found no memory, and works once there is some', async function () {
-      skipWithoutCompiler(this);
+      skipWithoutTools(this, 'g++');
       const { errors, result, bytes } = await runRefused<Refused>(
         'SHARDWISE_TEST_NO_SCRATCH',
         {},

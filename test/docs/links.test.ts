@@ -1,12 +1,14 @@
 /** Pages link to pages, headings and files that exist, and name files of the tree that exist. */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { skipWithoutTools } from '../skip.js';
 import { root } from './blocks.js';
 
+/** None without git, without which the tests are skipped. */
 const tracked = (...patterns: string[]): string[] =>
-  execFileSync('git', ['ls-files', ...patterns], { cwd: root, encoding: 'utf8' })
+  (spawnSync('git', ['ls-files', ...patterns], { cwd: root, encoding: 'utf8' }).stdout ?? '')
     .trim()
     .split('\n')
     .filter((file) => existsSync(path.join(root, file)));
@@ -42,6 +44,9 @@ function targetsOf(page: string): string[] {
 const isUrl = (target: string): boolean => /^https?:/.test(target);
 
 describe('the links of the pages', () => {
+  before(function () {
+    skipWithoutTools(this, 'git');
+  });
   for (const page of pages) {
     it(`${page} links to what exists`, () => {
       const inTree = targetsOf(page).filter((target) => !isUrl(target));

@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
+import { skipWithoutTools } from '../skip.js';
 
 const quoted = (word: string): string => `'${word}'`;
 
@@ -42,7 +43,8 @@ describe('Ctrl-C in a terminal', function () {
   this.timeout(120_000);
   let folder: string;
 
-  before(() => {
+  before(function () {
+    skipWithoutTools(this, 'script');
     folder = mkdtempSync(path.join(tmpdir(), 'shardwise-terminal-'));
   });
   after(() => rmSync(folder, { recursive: true }));

@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { root } from '../../scripts/check-tree.js';
 import { compileOnce } from '../packaging/package.js';
-import { skipBecause, skipWithoutCompiler } from '../skip.js';
+import { skipBecause, skipWithoutTools } from '../skip.js';
 
 const program = path.join(root, 'build', 'selftest', 'code-files');
 const sources = ['native/cuda/fused/code_files.cc', 'test/native/programs/code-files.cc'];
@@ -41,7 +41,7 @@ describe('kept code', () => {
     this.timeout(120_000);
     if (!existsSync(path.join(root, 'native/cuda')))
       skipBecause(this, 'the tests run without their sources');
-    skipWithoutCompiler(this);
+    skipWithoutTools(this, 'g++');
     mkdirSync(path.dirname(program), { recursive: true });
     execFileSync(compileOnce, ['g++', '-std=c++20', '-O1', ...sources, '-o', program], {
       cwd: root,

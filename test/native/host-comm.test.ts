@@ -13,7 +13,7 @@ import { openGloo } from '../../lib/native/gloo.js';
 import { root } from '../../scripts/check-tree.js';
 import { skipWithoutGloo } from '../distributed/support/skip-without-gloo.js';
 import { compileOnce } from '../packaging/package.js';
-import { skipBecause, skipWithoutCompiler } from '../skip.js';
+import { skipBecause, skipWithoutTools } from '../skip.js';
 
 const sources = (folder: string) =>
   readdirSync(path.join(root, folder)).flatMap((file) =>
@@ -36,7 +36,7 @@ describe('collectives of host memory', function () {
   before(function () {
     if (!existsSync(path.join(root, 'native/comm')))
       skipBecause(this, 'the tests run without their sources');
-    skipWithoutCompiler(this);
+    skipWithoutTools(this, 'g++');
     mkdirSync(path.join(root, 'build', 'selftest'), { recursive: true });
     execFileSync(
       compileOnce,
@@ -47,6 +47,8 @@ describe('collectives of host memory', function () {
         '-pthread',
         ...sources('native/comm'),
         ...sources('native/comm/selftest'),
+        'native/platform/posix.cc',
+        'native/platform/linux.cc',
         '-rdynamic',
         '-ldl',
         '-o',

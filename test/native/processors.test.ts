@@ -1,9 +1,9 @@
 /** The worker pool is as large as what the process may use, not as the machine. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { programArguments } from '../run-program.js';
-import { skipBecause } from '../skip.js';
+import { skipWithoutTools } from '../skip.js';
 
 const threadsOf = (command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): number =>
   Number(
@@ -16,7 +16,7 @@ const threadsOf = (command: string, args: readonly string[], env: NodeJS.Process
 
 describe('the number of CPU threads', () => {
   before(function () {
-    if (spawnSync('taskset', ['-V']).status !== 0) skipBecause(this, 'no taskset');
+    skipWithoutTools(this, 'taskset');
   });
 
   it('is one if the process may use one processor', function () {

@@ -1,6 +1,6 @@
 /** A system that refuses threads, as at pids.max of a container. */
 import assert from 'node:assert/strict';
-import { skipWithoutCompiler } from '../skip.js';
+import { skipWithoutTools } from '../skip.js';
 import { runRefused } from './refusals.js';
 
 interface Report {
@@ -17,7 +17,7 @@ describe('without threads', function () {
   let report: Report;
 
   before(async function () {
-    skipWithoutCompiler(this);
+    skipWithoutTools(this, 'g++');
     report = await runRefused<Report>(
       'SHARDWISE_TEST_NO_THREADS',
       { SHARDWISE_NUM_THREADS: '4' },

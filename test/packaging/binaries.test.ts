@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
-import { describe, it } from 'mocha';
+import { before, describe, it } from 'mocha';
+import { skipWithoutTools } from '../skip.js';
 import { binaries } from './package.js';
 
 /** README promises it: RHEL 9, Ubuntu 22.04, Debian 12, Amazon Linux 2023. */
@@ -15,6 +16,9 @@ const tool = (name: string, ...args: string[]) =>
 describe('the native file', function () {
   this.timeout(60_000);
   if (process.platform !== 'linux') return;
+  before(function () {
+    skipWithoutTools(this, 'nm', 'objdump', 'readelf');
+  });
   for (const { file, exports, needs } of binaries()) {
     describe(path.basename(file), () => {
       it(`needs glibc ${glibcFloor.join('.')} or older`, () => {

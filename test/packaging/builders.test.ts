@@ -1,9 +1,10 @@
-/** cmake-js, node-gyp (binding.gyp) and prebuildify build the same addon from one description. */
+/** The script, node-gyp (binding.gyp) and prebuildify build the same addon from one description. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'mocha';
+import { skipWithoutTools } from '../skip.js';
 import { compileOnce, npm, removeTemporaryFolders, root, temporaryFolder } from './package.js';
 
 // The CPU part alone, and each object once: whoever builds it, the same text and options give the
@@ -37,13 +38,14 @@ const symbols = (file: string): string[] =>
 describe('the addon built from the sources', function () {
   this.timeout(600_000);
   if (process.platform !== 'linux') return;
-  const built: Record<'cmakeJs' | 'nodeGyp' | 'prebuildify', string> = {
-    cmakeJs: '',
+  const built: Record<'script' | 'nodeGyp' | 'prebuildify', string> = {
+    script: '',
     nodeGyp: '',
     prebuildify: '',
   };
 
-  before(() => {
+  before(function () {
+    skipWithoutTools(this, 'cmake', 'g++', 'make', 'nm', 'python3');
     const checkout = temporaryFolder('builders');
     for (const entry of ['CMakeLists.txt', 'binding.gyp', 'package.json', 'native', 'scripts'])
       cpSync(path.join(root, entry), path.join(checkout, entry), { recursive: true });
@@ -56,7 +58,7 @@ describe('the addon built from the sources', function () {
     npm(checkout, ['run', 'build:gyp'], environment);
     keep('build/Release/shardwise.node', 'nodeGyp');
     npm(checkout, ['run', 'build:native'], environment);
-    keep('build/Release/shardwise.node', 'cmakeJs');
+    keep('build/Release/shardwise.node', 'script');
     npm(checkout, ['run', 'prebuild'], environment);
     const folder = `prebuilds/${process.platform}-${process.arch}`;
     const [file] = readdirSync(path.join(checkout, folder)).filter((name) =>
@@ -66,15 +68,15 @@ describe('the addon built from the sources', function () {
   });
   after(removeTemporaryFolders);
 
-  it('has the same functions of the same sizes by cmake-js and by node-gyp', () => {
-    const [first, second] = [symbols(built.cmakeJs), symbols(built.nodeGyp)];
+  it('has the same functions of the same sizes by the script and by node-gyp', () => {
+    const [first, second] = [symbols(built.script), symbols(built.nodeGyp)];
     assert.ok(first.length > 1000, `${first.length} symbols`);
     assert.deepEqual(first, second);
   });
 
   it('has the same code and data by prebuildify', () => {
     assert.ok(Number(sections(built.prebuildify).get('.text')) > 1e6);
-    assert.deepEqual(sections(built.prebuildify), sections(built.cmakeJs));
+    assert.deepEqual(sections(built.prebuildify), sections(built.script));
   });
 
   it('loads from every builder', () => {

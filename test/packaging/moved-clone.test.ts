@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { after, describe, it } from 'mocha';
+import { after, before, describe, it } from 'mocha';
+import { skipWithoutTools } from '../skip.js';
 import { binaries, removeTemporaryFolders, root, temporaryFolder } from './package.js';
 
 /** Copies an addon in place of building one. */
@@ -22,8 +23,8 @@ function makeClone(): string {
   const clone = path.join(temporaryFolder('moved'), 'clone');
   mkdirSync(path.join(clone, 'scripts'), { recursive: true });
   writeFileSync(path.join(clone, 'CMakeLists.txt'), description);
-  const script = path.join('scripts', 'build-native.cjs');
-  cpSync(path.join(root, script), path.join(clone, script));
+  for (const script of ['build-native.cjs', 'toolchain.cjs'])
+    cpSync(path.join(root, 'scripts', script), path.join(clone, 'scripts', script));
   cpSync(binaries()[0]?.file as string, path.join(clone, 'addon.node'));
   return clone;
 }
@@ -37,10 +38,13 @@ function build(clone: string, choices: NodeJS.ProcessEnv = {}): void {
 }
 
 const cacheOf = (clone: string): string =>
-  readFileSync(path.join(clone, 'build', 'plain', 'CMakeCache.txt'), 'utf8');
+  readFileSync(path.join(clone, 'build', 'cmake', 'CMakeCache.txt'), 'utf8');
 
 describe('a clone with a native build', function () {
   this.timeout(60_000);
+  before(function () {
+    skipWithoutTools(this, 'cmake');
+  });
   after(removeTemporaryFolders);
 
   it('builds again after it was moved', () => {

@@ -4,9 +4,11 @@
  * the launcher removes the segments of its ranks, and each run those of processes that have ended.
  */
 import { readdirSync, statSync, unlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-const FOLDER = '/dev/shm';
+/** `shared_folder` of native/platform. */
+const FOLDER = { linux: '/dev/shm', darwin: '/tmp' }[process.platform as string] ?? tmpdir();
 const PREFIX = 'shardwise';
 
 /** Process ids are unique only within a pid namespace, so names contain it. */

@@ -109,7 +109,8 @@ export class RankProcesses {
     if (this.stopping || this.over) return;
     this.stopping = true;
     this.kill('SIGTERM');
-    this.kill('SIGCONT'); // a stopped process would not receive SIGTERM
+    // A stopped process would not receive SIGTERM; Windows stops none.
+    if (process.platform !== 'win32') this.kill('SIGCONT');
     this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
   }
 

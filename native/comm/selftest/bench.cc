@@ -28,7 +28,7 @@ double median_us(int runs, F&& run) {
 
 void bench(Ranks mode, int32_t size) {
   printf("%d ranks, %s, %d processors\n", size, mode == Ranks::Threads ? "threads" : "processes",
-         processors());
+         platform::allowed_processors());
   run_ranks(mode, size, {.slot_bytes = 0}, [](HostGroup& group) {
     const bool prints = group.rank() == 0;
     double small[2] = {1, 2}, result[2];

@@ -1,8 +1,8 @@
 // The self-test of native/comm: prints PASS or FAIL for each group of checks and ends with 0 if all
 // passed.
 //
-//   g++ -std=c++20 -O1 -pthread native/comm/*.cc native/comm/selftest/*.cc -rdynamic -ldl -o
-//   build/selftest/comm_selftest
+//   g++ -std=c++20 -O1 -pthread native/comm/*.cc native/comm/selftest/*.cc
+//       native/platform/{posix,linux}.cc -rdynamic -ldl -o build/selftest/comm_selftest
 //   build/selftest/comm_selftest             ranks that are threads, then ranks that are processes
 //   build/selftest/comm_selftest threads     the first alone: ThreadSanitizer follows no fork
 //   build/selftest/comm_selftest remote build/Release/gloo-engine.so     groups whose hosts share no memory, alone
