@@ -8,6 +8,7 @@ import { isAsynchronous, markAsynchronous } from '../../core/asynchronous.js';
 import { CompileError } from '../../core/errors.js';
 import { contiguousStrides, type Shape } from '../../core/shape.js';
 import { FAKE_HANDLE, Storage } from '../../core/storage.js';
+import type { Tensor } from '../../core/tensor.js';
 import type { VersionCounter } from '../../core/version-counter.js';
 
 /** The fields that a capture may change, as they were. */
