@@ -58,15 +58,17 @@ export async function* stepsFrom(plan: StepPlan, start: Place): AsyncGenerator<S
       units = await reader.take(size);
     }
     while (isStep(units)) {
-      const next = units.length < size ? [] : await reader.take(size);
-      const following = isStep(next)
-        ? { epoch: at.epoch, position: at.position + units.length }
-        : { epoch: at.epoch + 1, position: 0 };
+      const { next, failure } = units.length < size ? END : await nextOf(reader, size);
+      const following =
+        isStep(next) || failure !== null
+          ? { epoch: at.epoch, position: at.position + units.length }
+          : { epoch: at.epoch + 1, position: 0 };
       const filling = await firstOf(plan, at.epoch + 1, numReplicas - units.length);
       yield {
         ...ownUnits(plan, at, units, filling),
         after: { epoch: following.epoch, position: following.position + filling.length },
       };
+      if (failure !== null) throw failure.error;
       at = following;
       units = next;
     }
@@ -74,6 +76,19 @@ export async function* stepsFrom(plan: StepPlan, start: Place): AsyncGenerator<S
     await reader.end();
   }
 }
+
+/** The units of the next step, or why they cannot be read: the step before comes first. */
+interface Ahead {
+  readonly next: Unit[];
+  readonly failure: { readonly error: unknown } | null;
+}
+const END: Ahead = { next: [], failure: null };
+
+const nextOf = (reader: Reader, size: number): Promise<Ahead> =>
+  reader.take(size).then(
+    (next) => ({ next, failure: null }),
+    (error: unknown) => ({ next: [], failure: { error } }),
+  );
 
 /** The first units of an epoch. @throws DataError if there are fewer */
 async function firstOf(plan: StepPlan, epoch: number, count: number): Promise<Unit[]> {

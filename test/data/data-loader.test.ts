@@ -300,6 +300,23 @@ describe('DataLoader', () => {
     );
   });
 
+  it('gives all whole batches of a stream before it fails, with the place to go on from', async () => {
+    const stream = async function* () {
+      yield* [0, 1, 2, 3, 4];
+      throw new Error('connection lost');
+    };
+    const loader = loaderOf(stream, { batchSize: 2 });
+    const got: number[][] = [];
+    await assert.rejects(async () => {
+      for await (const batch of loader) got.push(batch);
+    }, /connection lost/);
+    assert.deepEqual(got, [
+      [0, 1],
+      [2, 3],
+    ]);
+    assert.deepEqual(loader.stateDict(), { seed: 0, epoch: 0, position: 4, length: null });
+  });
+
   it('closes a stream that is left early', async () => {
     let isClosed = false;
     const stream = async function* () {
