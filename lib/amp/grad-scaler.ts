@@ -123,7 +123,7 @@ export class GradScaler {
   getScale(): number {
     if (!this.enabled) return 1;
     reportCall(this, 'getScale');
-    const advice = 'await scaler.getScaleAsync()';
+    const advice = 'Use `await scaler.getScaleAsync()` instead.';
     return calledAs('GradScaler.getScale', () => this.factor.read().scale, advice);
   }
 
@@ -207,7 +207,7 @@ export class GradScaler {
       stepUnless(unscaled?.foundInf ?? null, optimizer);
     else {
       if (layers.backend.capture !== null) reportCall(this, 'step');
-      const advice = 'await scaler.stepAsync(optimizer)';
+      const advice = 'Use `await scaler.stepAsync(optimizer)` instead.';
       if (calledAs('GradScaler.step', () => unscaled.foundInf.item(), advice) === 0)
         optimizer.step();
     }
@@ -277,7 +277,7 @@ export class GradScaler {
   stateDict(): GradScalerState | Record<string, never> {
     if (!this.enabled) return {};
     reportCall(this, 'stateDict');
-    const advice = 'await scaler.getScaleAsync()';
+    const advice = 'Call `await scaler.getScaleAsync()` before it.';
     const { scale, tracker } = calledAs('GradScaler.stateDict', () => this.factor.read(), advice);
     const { growthFactor, backoffFactor, growthInterval } = this.growth;
     return {

@@ -14,6 +14,8 @@ import { runMade } from './made-hooks.js';
 import { ACCUMULATE_SEQUENCE, type Edge, type Gradients, Node, type NodeFacts } from './node.js';
 
 const NO_GRADIENTS: Gradients = [];
+/** Who assigns `.grad`, for errors. */
+const CALL = 'backward of a leaf, in grad';
 
 /** The node that adds the gradient of a leaf to its `.grad`. */
 export class AccumulateGrad extends Node {
@@ -40,8 +42,8 @@ export class AccumulateGrad extends Node {
     if (given === null || given === undefined || !variable.isTracked) return NO_GRADIENTS;
     const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = gradOf(variable);
-    if (before === null) setGrad(variable, this.firstGradient(inGradDtype(variable, grad)));
-    else if (this.createGraph) setGrad(variable, before.add(inGradDtype(variable, grad)));
+    if (before === null) setGrad(variable, this.firstGradient(inGradDtype(variable, grad)), CALL);
+    else if (this.createGraph) setGrad(variable, before.add(inGradDtype(variable, grad)), CALL);
     else before.add_(grad);
     const { arrived } = this;
     if (arrived !== null) outsideScopes(() => runMade(arrived, variable));

@@ -52,7 +52,7 @@ export function attempt(of: Attempt): Attempted {
   try {
     if (suspends(fn)) throw suspendedError(nameOf(fn));
     if (assigned !== null) throw assignsError(assigned);
-    if (collector.closures.mayAssign && !isProbed && !fullgraph)
+    if (collector.closures.mayAssignTo !== null && !isProbed && !fullgraph)
       return { collector, captured: null };
     return { collector, captured: capture(fn, args, collector, signal) };
   } catch (error) {

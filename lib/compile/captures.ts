@@ -8,14 +8,20 @@ import type { ModuleCall } from '../core/module-calls.js';
 import { currentRuntime, type RankRuntime } from '../core/rank-runtime.js';
 import { sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { containsItself, tensors as tensorsIn } from '../core/tree.js';
+import { tensors as tensorsIn } from '../core/tree.js';
 import { attempt } from './attempt.js';
 import type { CompiledGraph } from './backends.js';
 import { runGraph, runPlain, runUncompiled } from './capture/boundaries.js';
 import type { AnyFunction, Capture } from './capture/capture.js';
 import type { Sample } from './capture/generalise.js';
 import { whenPrepared } from './capture/prepare.js';
-import { assignsError, cancelled, cyclicError, isAsynchronous } from './capture/refusals.js';
+import {
+  assignsError,
+  cancelled,
+  cyclicError,
+  isAsynchronous,
+  probedReason,
+} from './capture/refusals.js';
 import {
   type CaptureRecord,
   type Compiled,
@@ -44,11 +50,12 @@ import type { Graph } from './graph/graph.js';
 import { GraphModule } from './graph/graph-module.js';
 import type { Difference } from './guards/facts.js';
 import { GuardCollector } from './guards/guard-collector.js';
+import { reportBreak } from './lazy/breaks.js';
 import { immediately } from './lazy/lazily.js';
 import { LazyProgram } from './lazy/lazy-program.js';
 import type { CompileSettings } from './options.js';
 import { backendOfCompile, checkOutputs, madeBy, ownCallError } from './outputs.js';
-import { ReboundPlaces } from './rebound.js';
+import { inputsOf, ReboundPlaces } from './rebound.js';
 import { hasTooMany, reportLimit, UncompiledSizes } from './recompile-limit.js';
 import { WholeStep } from './step/whole-step.js';
 import { Verifier } from './verify.js';
@@ -123,7 +130,7 @@ export class Captures {
   }
 
   call(args: readonly unknown[]): unknown {
-    const inputs = this.inputsOf(args);
+    const inputs = inputsOf(args, this.rebound);
     if (inputs === null) return this.callWithCycle(args);
     let entry = this.entries.find(args, inputs);
     if (entry === null) {
@@ -147,16 +154,6 @@ export class Captures {
     return result;
   }
 
-  /** Null for an argument that contains itself. */
-  private inputsOf(args: readonly unknown[]): Tensors | null {
-    try {
-      return this.rebound?.inputsOf(args) ?? tensorsIn(args);
-    } catch (error) {
-      if (containsItself(args)) return null;
-      throw error;
-    }
-  }
-
   private callWithCycle(args: readonly unknown[]): unknown {
     const error = cyclicError(nameOf(this.fn));
     if (this.settings.fullgraph) throw error;
@@ -173,6 +170,7 @@ export class Captures {
   /** Runs a function that seems to assign to variables before the first capture, to see whether. */
   private probe(args: readonly unknown[], made: GuardCollector, inputs: Tensors): unknown {
     this.isProbed = true;
+    reportBreak(nameOf(this.fn), probedReason(made.closures.mayAssignTo));
     const result = this.callUncompiled(args, true);
     this.assigned = made.closures.reboundVariable();
     if (this.assigned !== null)

@@ -5,7 +5,7 @@
 import { countChange, moduleChanges } from '../core/module-changes.js';
 import { unexpected } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
-import { tensors as tensorsIn } from '../core/tree.js';
+import { containsItself, tensors as tensorsIn } from '../core/tree.js';
 import { hasDisabledHooks } from './disabled.js';
 import { propertyPath } from './guards/facts.js';
 import { isModule } from './guards/object-walk.js';
@@ -79,6 +79,19 @@ export class ReboundPlaces {
       if (value instanceof Tensor) inputs.push(value);
     }
     return inputs;
+  }
+}
+
+/** The inputs of a call; null if an argument contains itself. */
+export function inputsOf(
+  args: readonly unknown[],
+  rebound: ReboundPlaces | null,
+): readonly Tensor[] | null {
+  try {
+    return rebound?.inputsOf(args) ?? tensorsIn(args);
+  } catch (error) {
+    if (containsItself(args)) return null;
+    throw error;
   }
 }
 

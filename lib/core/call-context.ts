@@ -12,8 +12,8 @@ export interface CallContext {
    * called. Null outside of both.
    */
   op: string | null;
-  /** What to call in place of `op` where that would wait, such as `await scaler.stepAsync(…)`. */
-  instead: string | null;
+  /** What to do where `op` would wait, such as "Use `await scaler.stepAsync(…)` instead." */
+  advice: string | null;
   /** The call site in the program, if it was looked up while the stack was short. */
   site: string | null;
   /**
@@ -39,7 +39,7 @@ export interface CallContext {
 /** @internal */
 export const callContext: CallContext = {
   op: null,
-  instead: null,
+  advice: null,
   site: null,
   modules: [],
   moduleObservers: 0,
@@ -50,20 +50,20 @@ export const callContext: CallContext = {
 };
 
 /**
- * Runs `fn` and names `op` as its caller, unless an outer caller is named already. `instead`: what
- * to call in its place where it would wait for other ranks. @internal
+ * Runs `fn` and names `op` as its caller, unless an outer caller is named already. `advice`: what
+ * to do where it would wait for other ranks, as a sentence. @internal
  */
-export function calledAs<T>(op: string, fn: () => T, instead: string | null = null): T {
-  const { op: before, instead: insteadBefore } = callContext;
+export function calledAs<T>(op: string, fn: () => T, advice: string | null = null): T {
+  const { op: before, advice: adviceBefore } = callContext;
   if (before === null) {
     callContext.op = op;
-    callContext.instead = instead;
+    callContext.advice = advice;
   }
   try {
     return fn();
   } finally {
     callContext.op = before;
-    callContext.instead = insteadBefore;
+    callContext.advice = adviceBefore;
   }
 }
 

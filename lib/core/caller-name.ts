@@ -38,9 +38,11 @@ const isOp = (name: string): boolean =>
 export function onBehalfOf(error: unknown, call: string, said: () => string = () => call): unknown {
   if (!(error instanceof ShardwiseError)) return error;
   const inner = error.details['op'];
-  if (typeof inner !== 'string' || inner === call || !isOp(inner)) return error;
+  if (typeof inner !== 'string' || !isOp(inner)) return error;
   if (!error.message.startsWith(`${inner}: `)) return error;
-  error.message = `${said()}, in ${error.message}`;
+  const text = said();
+  if (text === inner) return error;
+  error.message = `${text}, in ${error.message}`;
   Object.defineProperty(error, 'details', {
     value: { ...error.details, op: call, inner },
     configurable: true,

@@ -6,9 +6,12 @@ import { outliveScope } from './scope-stack.js';
 import { sameShape } from './shape.js';
 import type { Tensor } from './tensor.js';
 
-/** Replaces `.grad`. Frees the old gradient at once if user code never saw it. @internal */
-export function setGrad(tensor: Tensor, value: Tensor | null): void {
-  if (value !== null) checkGradient(tensor, value);
+/**
+ * Replaces `.grad`. Frees the old gradient at once if user code never saw it. `call`: who assigns
+ * it, for errors. @internal
+ */
+export function setGrad(tensor: Tensor, value: Tensor | null, call = 'grad'): void {
+  if (value !== null) checkGradient(tensor, value, call);
   layers.backend.capture?.setsGrad(tensor, value);
   const before = tensor.gradTensor;
   if (before === value) return;
@@ -32,7 +35,7 @@ export function gradOf(tensor: Tensor): Tensor | null {
 }
 
 /** @throws AutogradError for a gradient that does not fit the tensor */
-function checkGradient(tensor: Tensor, value: Tensor): void {
+function checkGradient(tensor: Tensor, value: Tensor, call: string): void {
   if (value === tensor)
     throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
   if ((value.sharding === null) !== (tensor.sharding === null))
@@ -46,7 +49,7 @@ function checkGradient(tensor: Tensor, value: Tensor): void {
     const advice =
       tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`;
     throw new AutogradError(
-      `grad: expected ${dtype.name}[${tensor.sizes.join(', ')}] on ${tensor.device}, ` +
+      `${call}: expected ${dtype.name}[${tensor.sizes.join(', ')}] on ${tensor.device}, ` +
         `got ${value.dtype.name}[${value.sizes.join(', ')}] on ${value.device}${advice}`,
     );
   }

@@ -1,5 +1,6 @@
 /** The `nn.utils` namespace: gradient clipping, parameters as a vector, padded sequences. */
 import { noGrad } from '../autograd/grad-mode.js';
+import { calledAs } from '../core/call-context.js';
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkLimit, listOf } from '../core/options.js';
 import { gradOf } from '../core/set-grad.js';
@@ -27,8 +28,16 @@ function gradientsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[
 
 /** @throws AutogradError if a norm is not finite. Reads a value, and so blocks. */
 function checkFinite(op: string, total: Tensor): void {
-  if (!total.isfinite().item<boolean>())
-    throw new AutogradError(`${op}: the norm of the gradients is ${total.item()}`);
+  const advice =
+    'Leave out errorIfNonfinite, and read the norm that it returns by `await norm.itemAsync()`.';
+  const norm = calledAs(op, () => total.item<number>(), advice);
+  if (Number.isFinite(norm)) return;
+  throw new AutogradError(
+    `${op}: expected gradients of a finite norm, got ${norm}. autograd.setDetectAnomaly(true) ` +
+      'finds the op whose gradient is NaN. Without errorIfNonfinite the gradients are scaled by ' +
+      'this norm.',
+    { op, norm },
+  );
 }
 
 /**

@@ -98,6 +98,10 @@ export function cyclicError(name: string): CompileError {
   );
 }
 
+/** Why the first call of a function runs uncompiled. */
+export const probedReason = (path: string | null): string =>
+  `the function seems to assign to ${path}, so its first call runs uncompiled, to see that`;
+
 /** Why a function that was seen to assign to a variable runs uncompiled. */
 export const assignsError = (path: string): CompileError =>
   new CompileError(

@@ -48,8 +48,8 @@ export class ClosedOver {
     this.found = found;
   }
 
-  /** Whether one of the functions seems to assign to a variable, or a class to a private field. */
-  mayAssign = false;
+  /** A variable to which one of the functions seems to assign, or a class with private fields. */
+  mayAssignTo: string | null = null;
 
   /** Whether there are none. */
   get isEmpty(): boolean {
@@ -74,9 +74,9 @@ export class ClosedOver {
       (round) => round.variablesOf(fn),
       (name) => name,
     );
-    if (names.length === 0 || this.mayAssign) return;
+    if (names.length === 0 || this.mayAssignTo !== null) return;
     const assigned = namesAssignedIn(fn);
-    this.mayAssign = names.some((name) => assigned.has(name));
+    this.mayAssignTo = names.find((name) => assigned.has(name)) ?? null;
   }
 
   /** Adds the function that a bound one calls, its `this` and its first arguments. */
@@ -99,7 +99,8 @@ export class ClosedOver {
     for (const constructor of classesOf(object)) {
       if (!this.isOfProgram(constructor, isGiven)) break;
       for (const name of privateNamesIn(constructor)) privateNames.add(name);
-      this.mayAssign ||= assignsToPrivateFields(constructor);
+      if (assignsToPrivateFields(constructor))
+        this.mayAssignTo ??= `private fields of ${(constructor as { readonly name: string }).name}`;
       this.addFunction(constructor, isGiven); // its text has all methods
     }
     if (privateNames.size === 0) return;

@@ -112,9 +112,9 @@ export class ClosureFacts {
     return this.closed.isEmpty && this.contents.length === 0 ? null : this;
   }
 
-  /** Whether the functions seem to assign to variables. */
-  get mayAssign(): boolean {
-    return this.closed.mayAssign;
+  /** A variable to which the functions seem to assign; null for none. */
+  get mayAssignTo(): string | null {
+    return this.closed.mayAssignTo;
   }
 
   /** The path of a variable to which a function seems to assign; null for none. */

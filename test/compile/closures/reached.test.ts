@@ -222,4 +222,17 @@ describe('a compiled function that changes', () => {
     }
     assert.equal(tables.get(key), table);
   });
+
+  it('nothing, and seems to, says at its first call why that runs uncompiled', () => {
+    const settings = { by: 2 };
+    const titled = (t: Tensor, title: string): Tensor => t.mul(title.length);
+    const explained = compiler.explain((t: Tensor) => titled(t, 'settings = 2').mul(settings.by));
+    const reasons = explained(x()).breaks.map(({ reason }) => reason);
+    assert.ok(
+      reasons.some((reason) => /seems to assign to settings, so its first call/.test(reason)),
+    );
+    const { breaks, graphs } = explained(x());
+    assert.equal(graphs[0]?.opCount, 2);
+    assert.deepEqual(breaks, []);
+  });
 });

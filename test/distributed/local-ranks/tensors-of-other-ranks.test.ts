@@ -96,7 +96,7 @@ describe('a tensor of the main program', () => {
   it('gets no gradient from a rank', async () => {
     const given = ones([2], { requiresGrad: true });
     const told =
-      "grad: expected float32[2] on cpu of the main program, got float32[2] on cpu. What is on cpu of the main program was made outside of the ranks: take a copy of it with .to('cpu').";
+      "backward of a leaf, in grad: expected float32[2] on cpu of the main program, got float32[2] on cpu. What is on cpu of the main program was made outside of the ranks: take a copy of it with .to('cpu').";
     await onRanks(2, () => assert.throws(() => given.mul(2).sum().backward(), { message: told }));
   });
 

@@ -285,7 +285,7 @@ export class PendingCalls {
 
 /** What to call in place of a function that waits. */
 function asyncAdvice(reader: string): string {
-  if (callContext.instead !== null) return `Use \`${callContext.instead}\` instead.`;
+  if (callContext.advice !== null) return callContext.advice;
   const [name = ''] = reader.split(' ');
   return `${name}Async` in Tensor.prototype
     ? `Use \`await t.${name}Async(…)\` instead.`
