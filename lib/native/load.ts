@@ -131,7 +131,7 @@ function howToInstall(): string {
   const name = platformPackage();
   const everywhere =
     'install a release that has a prebuild for this platform (Linux x64 or arm64 with glibc 2.34 ' +
-    'or newer, Linux x64 with musl)';
+    'or newer, Linux x64 with musl, macOS 11 or newer, Windows x64)';
   return name === null
     ? everywhere
     : `install ${name}, which npm does unless it omits optional dependencies`;

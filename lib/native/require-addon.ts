@@ -6,7 +6,13 @@ import { readFileSync } from 'node:fs';
 import type { NativeAddon } from './addon.js';
 
 /** Platforms with a package of their own, `@shardwise/NAME`; scripts/platforms.cjs builds them. */
-export const PLATFORMS: readonly string[] = ['linux-arm64', 'linux-x64-musl'];
+export const PLATFORMS: readonly string[] = [
+  'linux-arm64',
+  'linux-x64-musl',
+  'darwin-arm64',
+  'darwin-x64',
+  'win32-x64',
+];
 
 /** The package that has the addon for this process; none if its platform has no such package. */
 export function platformPackage(

@@ -8,8 +8,8 @@
 #include "math.h"
 #include "parallel_for.h"
 
-// Only glibc's loader chooses between clones.
-#if defined(__x86_64__) && defined(__GLIBC__)
+// Only glibc's loader chooses between clones, and Clang makes none of functions that may be unused.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
 #define SW_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SW_CLONES

@@ -24,6 +24,14 @@ void* find(const char* name) {
   return found ? reinterpret_cast<void*>(found) : reinterpret_cast<void*>(is_missing);
 }
 
+// The addon stays loaded, because its threads may still run when the last worker that loaded it ends.
+const bool persistent = [] {
+  constexpr DWORD kPersistent =
+      GET_MODULE_HANDLE_EX_FLAG_PIN | GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS;
+  HMODULE own;
+  return GetModuleHandleExW(kPersistent, reinterpret_cast<LPCWSTR>(&is_missing), &own) != 0;
+}();
+
 }  // namespace
 
 // Before any other initialisation: the addon calls Node-API only later.

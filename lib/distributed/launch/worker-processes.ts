@@ -199,7 +199,9 @@ export class RankProcesses {
   ): void {
     rank.running = false;
     const { threw, errors, child, number } = rank;
-    const ended = signal !== null && !this.stopping ? now() - NOTICE_MS : now();
+    // Windows has no signals: a killed rank ends there with a code, and has not said why.
+    const killed = signal !== null || (process.platform === 'win32' && threw === null);
+    const ended = killed && !this.stopping ? now() - NOTICE_MS : now();
     this.failures.push({
       rank: number,
       pid: child.pid,
