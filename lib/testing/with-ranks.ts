@@ -96,7 +96,7 @@ async function inProcesses(
   if (test?.file === undefined || runner === undefined) {
     throw new ArgumentError(
       `${OP}: mode 'process' runs mocha again with this test alone; pass the result to mocha: ` +
-        "it('…', withRanks(…))",
+        "it('…', withRanks(…)). In vitest and jest, use mode 'local', or launch() of a file",
       { op: OP, argument: 'mode' },
     );
   }

@@ -19,7 +19,7 @@ import {
   type Tensor,
   zeros,
 } from '../../lib/index.js';
-import { withRanks } from '../../lib/testing/index.js';
+import { assertClose, assertCloseAsync, withRanks } from '../../lib/testing/index.js';
 
 /** Options by name. */
 export type Options = Record<string, never>;
@@ -215,6 +215,10 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
   return { calls, values };
 }
 
+/** One is refused without the other. */
+const bothTolerances = (o: Options): Options =>
+  'rtol' in o || 'atol' in o ? ({ rtol: 0, atol: 0, ...o } as never) : o;
+
 /**
  * The calls of a process that is not a rank or becomes one: files, stores on 127.0.0.1 and in
  * files, groups of one rank.
@@ -252,6 +256,8 @@ export function callsOfProcess(): { calls: Calls; values: Values; end: () => voi
     },
     'distributed.initProcessGroup': alone,
     'distributed.launch': (o) => dist.launch(1, () => 1, o),
+    'testing.assertClose': (o) => assertClose(1, 1, bothTolerances(o)),
+    'testing.assertCloseAsync': (o) => assertCloseAsync(1, 1, bothTolerances(o)),
     'testing.withRanks': (o) => withRanks(1, () => 1, o),
     'new distributed.FileStore': (o) =>
       new dist.FileStore(path.join(folder, 'store'), 1, o).close(),
@@ -269,6 +275,7 @@ export function callsOfProcess(): { calls: Calls; values: Values; end: () => voi
     store: new dist.HashStore(), rank: 0, worldSize: 1, timeoutMs: 5000, deviceId: 0, initMethod: pathToFileURL(path.join(folder, 'meeting')).href, mode: 'local', backend: 'shm', args: ['--fast'],
     env: { SHARD: '1' }, prefixOutput: false, seed: 3, faults: [{ rank: 0, at: 0, kind: 'delay', ms: 1 }], isServer: true, waitForWorkers: false, secret: 'hidden', device: 'cpu', metadata: { step: '1' },
     chunkBytes: 4096, slackBytes: 0, ranges: [[0, 1]], strict: false, rng: false,
+    rtol: 0, atol: 0, equalNan: true, checkDtype: false, checkDevice: false, checkStride: true, message: 'sums',
   }; // biome-ignore format: a table
   return { calls, values, end: () => rmSync(folder, { recursive: true, force: true }) };
 }

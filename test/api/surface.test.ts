@@ -199,7 +199,10 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   ],
   'shardwise/testing has its names': [
     testingEntry,
-    list('CompileCounter CompileCounterWithBackend FileCheck slowCollectives withRanks'),
+    list(
+      'assertClose assertCloseAsync CompileCounter CompileCounterWithBackend FileCheck ' +
+        'slowCollectives tensorEquality withRanks',
+    ),
   ],
 };
 

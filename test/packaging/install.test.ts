@@ -183,6 +183,23 @@ describe('the packed package', function () {
     assert.ok(output.includes(copy), output);
   });
 
+  it('loads modules, the compiler and what else a program may not need on use', () => {
+    const script =
+      "const { compile, nn, ones } = require('shardwise');" +
+      'const parts = () => console.log(JSON.stringify(Object.keys(require.cache).flatMap((file) =>' +
+      ' file.match(/dist\\/(nn|optim|compile|profiler|amp|checkpoint)\\//)?.[1] ?? [])));' +
+      'ones([2]).sum().item(); parts(); new nn.Linear(1, 1); parts();' +
+      'compile((x) => x.add(1))(ones([2])); parts();';
+    const options = { cwd: folder, env, encoding: 'utf8' } as const;
+    const output = execFileSync(process.execPath, ['-e', script], options);
+    const [first, second, third] = output
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    assert.deepEqual([first, second], [[], ['nn']]);
+    assert.ok(third.includes('compile'), String(third));
+  });
+
   it('stays small: 10 MB without CUDA, 40 MB with it', () => {
     const cuda = path.join(
       installed,

@@ -1,0 +1,3 @@
+const { trains } = require('../program.cjs');
+
+test('is required', trains);

@@ -1,0 +1,3 @@
+import { createRequire } from 'node:module';
+
+export const { fails, library, trains } = createRequire(import.meta.url)('./program.cjs');
