@@ -28,6 +28,7 @@ const packages = {
   python3: 'python3',
   readelf: 'binutils',
   script: 'bsdutils',
+  strip: 'binutils',
   taskset: 'util-linux',
 } as const;
 

@@ -11,7 +11,7 @@ const tracked = (...patterns: string[]): string[] =>
   (spawnSync('git', ['ls-files', ...patterns], { cwd: root, encoding: 'utf8' }).stdout ?? '')
     .trim()
     .split('\n')
-    .filter((file) => existsSync(path.join(root, file)));
+    .filter((file) => file !== '' && existsSync(path.join(root, file)));
 const pages = tracked('*.md');
 
 const read = (page: string): string => readFileSync(path.join(root, page), 'utf8');

@@ -44,8 +44,8 @@ describe('Ctrl-C in a terminal', function () {
   let folder: string;
 
   before(function () {
-    skipWithoutTools(this, 'script');
     folder = mkdtempSync(path.join(tmpdir(), 'shardwise-terminal-'));
+    skipWithoutTools(this, 'script');
   });
   after(() => rmSync(folder, { recursive: true }));
 

@@ -19,6 +19,7 @@ import { buildSync } from 'esbuild';
 import { after, before, describe, it } from 'mocha';
 import { blocks } from '../docs/blocks.js';
 import { examples } from '../docs/examples.js';
+import { skipWithoutTools } from '../skip.js';
 import { type Member, offered } from './completions.js';
 import {
   barePath,
@@ -105,7 +106,8 @@ describe('the packed package', function () {
   let installed: string;
   let env: NodeJS.ProcessEnv;
 
-  before(() => {
+  before(function () {
+    skipWithoutTools(this, 'strip');
     const tarball = pack();
     folder = temporaryFolder('consumer');
     installed = path.join(folder, 'node_modules', 'shardwise');
