@@ -1,7 +1,7 @@
 /**
- * Checks rules about files that no compiler enforces: sizes, includes of native folders, no
- * exceptions in native code, and equal kernel files for CPU and CUDA. `npm run check:tree` prints
- * violations; test/architecture uses the same functions.
+ * Checks rules about files that no compiler enforces: sizes, width of Markdown, includes of native
+ * folders, no exceptions in native code, and equal kernel files for CPU and CUDA. `npm run
+ * check:tree` prints violations; test/architecture uses the same functions.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -30,6 +30,28 @@ export function sizeFindings(): string[] {
         : [];
     }),
   );
+}
+
+const MOST_COLUMNS = 120;
+
+/** Lines of Markdown that are too wide to read: not tables, pictures, code and targets of links. */
+export function markdownFindings(): string[] {
+  const pages = ['.', 'bench', 'docs', 'native', 'prebuilds', 'test'].flatMap((folder) =>
+    folder === '.' ? readdirSync(root) : filesBelow(folder),
+  );
+  return pages
+    .filter((file) => file.endsWith('.md'))
+    .flatMap((file) => {
+      const lines = read(file)
+        .replaceAll(/^( *)```[\s\S]*?^\1```/gm, (code) => code.replaceAll(/.+/g, ''))
+        .replaceAll(/\]\([^)]*\)/g, ']')
+        .split('\n');
+      return lines.flatMap((line, i) =>
+        line.length > MOST_COLUMNS && !/^(?:\||!\[|<!--)/.test(line)
+          ? [`${file}:${i + 1}: ${line.length} columns, at most ${MOST_COLUMNS}: break the line`]
+          : [],
+      );
+    });
 }
 
 /** What the sources of a native folder may include in quotes, as paths from native/. */
@@ -157,8 +179,13 @@ function filesBelow(folder: string): string[] {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const findings = [...sizeFindings(), ...nativeFindings(), ...mirrorFindings()];
+  const findings = [
+    ...sizeFindings(),
+    ...markdownFindings(),
+    ...nativeFindings(),
+    ...mirrorFindings(),
+  ];
   for (const finding of findings) console.error(finding);
   if (findings.length > 0) process.exitCode = 1;
-  else console.log('sizes, native includes and kernel files are in order');
+  else console.log('sizes, Markdown, native includes and kernel files are in order');
 }
