@@ -3,7 +3,8 @@
 // would outgrow its limit with them. `shardwise` names them as optional dependencies, so that npm
 // installs the one that fits.
 //
-//   build [NAME ...]  cross-compiles into build/platforms/NAME, which npm publish takes
+//   build [NAME ...]  cross-compiles into build/platforms/NAME, which npm publish takes; all, or
+//                     those of SHARDWISE_PLATFORMS
 //   check             fails unless all are built for this version: before the long build of a package
 //   name              writes them into package.json: before packing, after they are published
 //   forget            takes them out again
@@ -101,6 +102,10 @@ function windows() {
   ];
 }
 
+/** The names in SHARDWISE_PLATFORMS, or all. */
+const chosen = () =>
+  process.env.SHARDWISE_PLATFORMS?.split(' ').filter(Boolean) ?? platforms.map(({ name }) => name);
+
 const read = () => JSON.parse(fs.readFileSync(path.join(root, 'package.json'), 'utf8'));
 
 function run(command, args, tools) {
@@ -167,10 +172,10 @@ function write(manifest) {
 
 function main([command, ...names]) {
   const known = platforms.map(({ name }) => name);
+  if (command === 'build' && names.length === 0) names = chosen();
   const unknown = names.filter((name) => !known.includes(name));
   if (unknown.length > 0) throw new Error(`platforms: ${unknown} is none of ${known}`);
-  if (command === 'build')
-    for (const each of platforms) (names.length === 0 || names.includes(each.name)) && build(each);
+  if (command === 'build') for (const each of platforms) names.includes(each.name) && build(each);
   else if (command === 'check') withPlatforms(read());
   else if (command === 'name') write(withPlatforms(read()));
   else if (command === 'forget') {
@@ -179,5 +184,5 @@ function main([command, ...names]) {
   } else throw new Error('platforms: build [NAME ...], check, name or forget');
 }
 
-module.exports = { platforms, withPlatforms };
+module.exports = { platforms, chosen, withPlatforms };
 if (require.main === module) main(process.argv.slice(2));

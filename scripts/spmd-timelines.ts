@@ -133,7 +133,7 @@ function seen(machine: RegExp): { readonly text: string; readonly overlap: Overl
     row.predictedSpeedUp.toFixed(2),
   ]);
   const text = table(
-    `${overlap.machine}, ${overlap.date}, at ${overlap.commit} (bench/results/${file}):\n\n` +
+    `${overlap.machine}, ${overlap.date}, at ${overlap.commit}\n(bench/results/${file}):\n\n` +
       '| | exposed | step | predicted | speed-up | predicted |\n' +
       '| --- | --: | --: | --: | --: | --: |',
     rows,
