@@ -105,7 +105,5 @@ export * as profiler from './profiler/index.js';
 
 declareExports(entry);
 
-const { Tensor, nn, optim } = entry;
-refuseIndices(Tensor.prototype);
-for (const Class of [Tensor, nn.Module, optim.Optimizer, optim.lrScheduler.LRScheduler])
-  refuseSnakeCase(Class.name, Class.prototype);
+refuseIndices(entry.Tensor.prototype);
+refuseSnakeCase('Tensor', entry.Tensor.prototype);

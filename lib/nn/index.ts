@@ -1,4 +1,6 @@
 /** Layers and containers, with PyTorch's names and parameter names. */
+import { refuseSnakeCase } from '../core/absent.js';
+import { Module } from './module.js';
 import './module-state.js';
 
 export * from '../core/absent-names/nn.js';
@@ -42,3 +44,5 @@ export {
   TransformerEncoderLayer,
 } from './transformer-layers.js';
 export * as utils from './utils.js';
+
+refuseSnakeCase('Module', Module.prototype);

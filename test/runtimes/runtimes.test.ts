@@ -1,9 +1,10 @@
 /** The packed package on every runtime that it supports: npm run test:runtimes. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, writeFileSync } from 'node:fs';
+import { cpSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { buildSync } from 'esbuild';
+import { tinyConfig, tinyWeights, writeFolder } from '../examples/tiny-llama.js';
 import { npm, pack, removeTemporaryFolders, root, temporaryFolder } from '../packaging/package.js';
 import { binaryOf, type Runtime, runtimes } from './runtimes.js';
 
@@ -15,12 +16,27 @@ const programs = {
   'memory.mjs': 'has flat memory in 20,000 training steps that await nothing',
 } as const;
 
-/** Examples of the package, with what makes them short. */
-const examples = {
-  'own-op': [],
-  images: ['--epochs', '1', '--images', '256'],
-  plan: ['--layers', '1'],
-} as const;
+/** Examples of the package: the calls of each, with what makes them short. */
+const gpt = '--device cpu --json --batch 2 --text book.txt --out gpt';
+const llama =
+  'llama --device cpu --json --tokens ids.json --batch 4 --context 8 --lora 2 --out tuned';
+const examples: Readonly<Record<string, readonly string[]>> = {
+  'own-op': [''],
+  images: ['--epochs 1 --images 256'],
+  plan: ['--layers 1'],
+  'train-gpt': [`${gpt} --steps 1`, `${gpt} --steps 2 --ranks 2 --resume`],
+  'finetune-llama': [`${llama} --steps 1 --ranks 4`, `${llama} --steps 2 --ranks 2 --resume`],
+};
+
+/** What the examples learn, and a Llama. */
+async function writeInputs(folder: string): Promise<void> {
+  writeFileSync(path.join(folder, 'book.txt'), 'Call me Ishmael. '.repeat(1000));
+  writeFileSync(
+    path.join(folder, 'ids.json'),
+    JSON.stringify(Array.from({ length: 400 }, (_, i) => (i * 7) % 40)),
+  );
+  await writeFolder(path.join(folder, 'llama'), tinyConfig, tinyWeights(tinyConfig));
+}
 
 /** The examples as `shardwise examples` copies them, each a file of JavaScript. */
 function bundleExamples(folder: string): void {
@@ -34,6 +50,7 @@ function bundleExamples(folder: string): void {
     bundle: true,
     packages: 'external',
     platform: 'node',
+    target: 'node20',
     format: 'esm',
   });
 }
@@ -43,13 +60,14 @@ describe('the package on', function () {
   let tarball: string;
   let folder: string;
 
-  before(() => {
+  before(async () => {
     tarball = pack();
     folder = temporaryFolder('runtimes');
     writeFileSync(path.join(folder, 'package.json'), '{ "name": "consumer", "private": true }\n');
     cpSync(path.join(root, 'test', 'runtimes', 'programs'), folder, { recursive: true });
     npm(folder, ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', tarball]);
     bundleExamples(folder);
+    await writeInputs(folder);
   });
 
   after(removeTemporaryFolders);
@@ -71,8 +89,13 @@ describe('the package on', function () {
       for (const [program, what] of Object.entries(programs))
         it(what, () => output(runtime, program));
 
-      for (const [name, args] of Object.entries(examples))
-        it(`runs the example ${name}`, () => output(runtime, `${name}.mjs`, ...args));
+      for (const [name, calls] of Object.entries(examples))
+        it(`runs the example ${name}`, () => {
+          for (const out of ['gpt', 'tuned'])
+            rmSync(path.join(folder, out), { recursive: true, force: true });
+          for (const call of calls)
+            output(runtime, `${name}.mjs`, ...call.split(' ').filter(Boolean));
+        });
 
       if (runtime.name === 'Bun')
         it('is installed by "bun add"', () => {
