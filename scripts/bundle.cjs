@@ -23,7 +23,14 @@ const shared = {
   minifySyntax: true,
 };
 const first = 'index';
-const entries = ['compile/index', 'data/index', 'distributed', 'spmd/index', 'testing/index'];
+const entries = [
+  'compile/index',
+  'data/index',
+  'distributed',
+  'spmd/index',
+  'testing/index',
+  'train/index',
+];
 /** Has nothing of the library. */
 const plugin = 'eslint-plugin/index';
 const command = 'cli/main';

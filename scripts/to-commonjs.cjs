@@ -14,6 +14,7 @@ const ts = require('typescript');
 exports.toCommonJs = (text, fileOf, deferredExports) => {
   const source = ts.createSourceFile('module.js', text, ts.ScriptTarget.ES2022, true);
   const edits = [];
+  /** The local name of each exported one: some have several. */
   const exported = new Map();
   for (const statement of source.statements) {
     if (ts.isImportDeclaration(statement) && isLate(statement)) {
@@ -24,20 +25,20 @@ exports.toCommonJs = (text, fileOf, deferredExports) => {
       edits.push({ node: statement, replacement });
     } else if (ts.isExportDeclaration(statement)) {
       for (const { name, propertyName } of statement.exportClause.elements)
-        exported.set((propertyName ?? name).text, name.text);
+        exported.set(name.text, (propertyName ?? name).text);
       edits.push({ node: statement, replacement: '' });
     }
   }
   edits.push(...expressionEdits(source, fileOf));
   refuseAssignments(source, exported);
   const body = applied(text, edits);
-  const names = [...exported].map(([local, name]) => (local === name ? name : `${name}: ${local}`));
+  const names = [...exported].map(([name, local]) => (local === name ? name : `${name}: ${local}`));
   const hashbang = /^#!.*\n/.exec(body)?.[0] ?? '';
   return [
     `${hashbang}"use strict";`,
     ...(body.includes(MODULE_URL) ? [`const ${MODULE_URL} = ${OWN_URL};`] : []),
     ...(body.includes(DEFERRED) ? [DEFERRED_HELPERS] : []),
-    body.slice(hashbang.length).trim(),
+    withoutIndentation(body.slice(hashbang.length).trim()),
     ...(names.length > 0 ? [`module.exports = {\n  ${names.join(',\n  ')}\n};`] : []),
     '',
   ].join('\n');
@@ -155,6 +156,7 @@ const isImportMeta = (node) =>
 
 /** @throws Error for an assignment to an export: files that import it would not see the value */
 function refuseAssignments(source, exported) {
+  const names = new Map([...exported].map(([name, local]) => [local, name]));
   const visit = (node) => {
     const target =
       ts.isBinaryExpression(node) && ts.isAssignmentOperator(node.operatorToken.kind)
@@ -164,9 +166,9 @@ function refuseAssignments(source, exported) {
             node.operator <= ts.SyntaxKind.MinusMinusToken &&
             node.operand
           : false;
-    if (target && ts.isIdentifier(target) && exported.has(target.text))
+    if (target && ts.isIdentifier(target) && names.has(target.text))
       throw new Error(
-        `${exported.get(target.text)} is assigned after other files have imported it: export a ` +
+        `${names.get(target.text)} is assigned after other files have imported it: export a ` +
           'function that gives the value',
       );
     ts.forEachChild(node, visit);
@@ -183,4 +185,20 @@ function applied(text, edits) {
   }
   parts.push(text.slice(0, end));
   return parts.reverse().join('');
+}
+
+/** The text with the indentation of its lines left out, a tenth of the package; templates keep theirs. */
+function withoutIndentation(text) {
+  const kept = [];
+  const visit = (node) => {
+    if (ts.isTemplateLiteralToken(node)) kept.push([node.getStart(), node.getEnd()]);
+    ts.forEachChild(node, visit);
+  };
+  visit(ts.createSourceFile('module.js', text, ts.ScriptTarget.ES2022, true));
+  let at = 0;
+  const isKept = (offset) => {
+    while (at < kept.length && kept[at][1] <= offset) at++;
+    return at < kept.length && kept[at][0] < offset;
+  };
+  return text.replaceAll(/\n[ \t]+/g, (space, offset) => (isKept(offset) ? space : '\n'));
 }

@@ -155,7 +155,10 @@ describe('the packed package', function () {
         .sort(),
       ['CMakeLists.txt', 'dist', 'examples', 'native', 'package.json', 'prebuilds', 'scripts'],
     );
-    assert.deepEqual(readdirSync(path.join(installed, 'scripts')), ['build-native.cjs']);
+    assert.deepEqual(readdirSync(path.join(installed, 'scripts')).sort(), [
+      'build-native.cjs',
+      'toolchain.cjs',
+    ]);
     assert.equal(existsSync(path.join(installed, 'native', 'cuda', 'selftest')), false);
   });
 
@@ -167,6 +170,22 @@ describe('the packed package', function () {
       targets(exports).filter((target) => !existsSync(path.join(installed, target))),
       [],
     );
+  });
+
+  it('exports what its sources do, with values', async () => {
+    const script =
+      "const { exports } = require('shardwise/package.json'); const names = {};" +
+      "for (const entry of Object.keys(exports)) if (!entry.endsWith('.json')) {" +
+      ' const all = require("shardwise" + entry.slice(1));' +
+      ' names[entry] = Object.keys(all).filter((name) => all[name] !== undefined); }' +
+      'console.log(JSON.stringify(names))';
+    const options = { cwd: folder, env, encoding: 'utf8' } as const;
+    const found = JSON.parse(execFileSync(process.execPath, ['-e', script], options));
+    for (const [entry, names] of Object.entries<string[]>(found)) {
+      const file = entry === './distributed' ? 'distributed' : path.join(entry, 'index');
+      const source = await import(path.join(root, 'lib', `${file}.ts`));
+      assert.deepEqual(names.sort(), Object.keys(source).sort(), entry);
+    }
   });
 
   it('refuses a second copy in one process', () => {

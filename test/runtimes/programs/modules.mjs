@@ -4,8 +4,15 @@ import { createRequire } from 'node:module';
 import { nn, Tensor, tensor } from 'shardwise';
 import { compile } from 'shardwise/compile';
 
-const required = createRequire(import.meta.url)('shardwise');
-assert.equal(required.Tensor, Tensor);
+const require = createRequire(import.meta.url);
+assert.equal(require('shardwise').Tensor, Tensor);
+const { exports: entries } = require('shardwise/package.json');
+for (const entry of Object.keys(entries).filter((name) => !name.endsWith('.json'))) {
+  const name = `shardwise${entry.slice(1)}`;
+  const [imported, required] = [await import(name), require(name)];
+  const names = Object.keys(imported).filter((each) => !/^(default|module\.exports)$/.test(each));
+  for (const each of names) assert.equal(imported[each], required[each], `${each} of ${name}`);
+}
 // the build keeps names
 const classes = [Tensor, nn.Embedding, nn.Module, nn.TransformerEncoderLayer];
 const names = ['Tensor', 'Embedding', 'Module', 'TransformerEncoderLayer'];
