@@ -91,7 +91,7 @@ export const modules: readonly Mistake[] = [
   mistake('nn.BatchNorm2d', () => new nn.BatchNorm2d(3), /use nn\.BatchNorm1d on x\.flatten\(2\)/),
   mistake('F.max_pool2d', () => F.maxPool2d(ones([1, 1, 4, 4]), 2), /maxPool2d is not there yet/),
   mistake('optim.RMSprop', () => new optim.RMSprop(parameters()), /use optim\.AdamW/),
-  mistake('DataLoader', () => new sw.DataLoader([]), /randperm\(n\)\.split\(batchSize\)/),
+  mistake('DataLoader', () => new sw.DataLoader([]), /import it from 'shardwise\/data'/),
   mistake(
     'optimizer.zero_grad()',
     () => new optim.SGD(parameters()).zero_grad(),
