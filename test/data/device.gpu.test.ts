@@ -1,5 +1,6 @@
 /** A loader puts batches onto a GPU: the copy of the next one runs beside the work of this one. */
 import assert from 'node:assert/strict';
+import path from 'node:path';
 import { DataLoader, importDataset } from '../../lib/data/index.js';
 import { cuda, randn, type Tensor } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
@@ -17,7 +18,8 @@ describe('DataLoader with a GPU as its device', function () {
   });
 
   it('gives the values that the CPU gives, of workers and of a collateFn too', async () => {
-    const url = new URL('./datasets/squares.ts', import.meta.url);
+    const extension = path.extname(import.meta.url); // compiled for machines without TypeScript
+    const url = new URL(`./datasets/squares${extension}`, import.meta.url);
     const dataset = await importDataset<{ square: number; vector: Float32Array }>(url);
     const lists = async (options: object): Promise<unknown[]> => {
       const batches = await all(
