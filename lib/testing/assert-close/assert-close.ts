@@ -50,7 +50,11 @@ export function assertClose(actual: unknown, expected: unknown, options: CloseOp
   const comparison = readOptions('assertClose', options, assertClose);
   const read = ({ sides: [a, e] }: Pair) => [a.valuesNow(), e.valuesNow()] as const;
   for (const pair of pairsOf(actual, expected, comparison)) {
-    const values = calledAs('assertClose', () => read(pair), 'await assertCloseAsync(…)');
+    const values = calledAs(
+      'assertClose',
+      () => read(pair),
+      'Use `await assertCloseAsync(…)` instead.',
+    );
     checkPair(pair, values, comparison);
   }
 }
