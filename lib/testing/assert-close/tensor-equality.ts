@@ -33,17 +33,21 @@ function areEqual(a: Tensor, b: Tensor): boolean {
   }
 }
 
-/** Getters that give another tensor, which has them too, or that throw for tensors of few dims. */
-const endless = ['T', 'data', 'length', 'mT'] as const;
+/**
+ * Getters that give another tensor, which has them too, or that throw: for tensors of few dims, for
+ * indices, and for names of PyTorch.
+ */
+const isUncopied = (name: string): boolean => /^(T|data|length|mT|-?\d+)$|[a-z]_[a-z]/.test(name);
 let isCopyable = false;
 
 /** To print a difference, jest copies a tensor with what its getters give. */
 function letJestCopy(): void {
   if (isCopyable) return;
   isCopyable = true;
-  for (const name of endless) {
-    const descriptor = Object.getOwnPropertyDescriptor(Tensor.prototype, name);
-    const original = descriptor?.get as (this: Tensor) => unknown;
+  const descriptors = Object.getOwnPropertyDescriptors(Tensor.prototype);
+  for (const [name, descriptor] of Object.entries(descriptors)) {
+    const original = descriptor.get;
+    if (original === undefined || !isUncopied(name)) continue;
     const get = function (this: Tensor): unknown {
       const isCopied = new Error().stack?.includes('deepCyclicCopy');
       return isCopied ? undefined : original.call(this);
