@@ -15,14 +15,17 @@ const nameClasses = (text) =>
  * Above an uncaught error Node prints the line that threw it: code of the library, which says
  * nothing to the program. Node leaves out a line that has this text.
  */
-const UNPRINTED = '/* node-do-not-add-exception-line */';
+const UNPRINTED = '/*node-do-not-add-exception-line*/';
 
 /** Marks the lines that throw or construct an error. */
 const unprintThrows = (text) =>
-  text.replace(/^([ \t]*)(?=(?:.*(?:\)|else) )?throw |.*\bnew \w*Error\d*\()/gm, `$1${UNPRINTED} `);
+  text.replace(/^([ \t]*)(?=(?:.*(?:\)|else) )?throw |.*\bnew \w*Error\d*\()/gm, `$1${UNPRINTED}`);
 
 /** Editors read the comments of declarations; esbuild keeps those of sources, a fifteenth of a bundle. */
 const withoutComments = (text) => text.replace(/^[ \t]*\/\*\*(?:[^*]|\*(?!\/))*\*\/\n/gm, '');
 
+/** Hints for another bundler, which must not bundle the library. */
+const withoutHints = (text) => text.replaceAll('/* @__PURE__ */ ', '');
+
 /** The text of a bundle as it is written. */
-exports.bundleText = (text) => unprintThrows(nameClasses(withoutComments(text)));
+exports.bundleText = (text) => unprintThrows(nameClasses(withoutHints(withoutComments(text))));

@@ -20,7 +20,7 @@ export const absentPlaces: readonly AbsentPlace[] = [
   distributed,
 ];
 
-const DOC = '/** Not there: its type says what to use instead. @deprecated @hidden */';
+const DOC = '/** @deprecated Not there. @hidden */';
 
 /** Each name with the function that stands for it and its advice. */
 export function absentNamesOf({ groups }: AbsentPlace) {

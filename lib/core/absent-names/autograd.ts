@@ -6,19 +6,19 @@ const a1 = "is not there: import it from 'shardwise'";
 const a2 = 'is not there: tensors record gradients by x.requiresGrad_()';
 const a3 = 'is not there yet: autograd.grad(y, x, { createGraph: true }) differentiates twice';
 
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const detectAnomaly = absent('autograd.detectAnomaly', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const noGrad = absent('autograd.noGrad', a1);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const enableGrad = absent('autograd.enableGrad', a1);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const setGradEnabled = absent('autograd.setGradEnabled', a1);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const inferenceMode = absent('autograd.inferenceMode', a1);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const Variable = absent('autograd.Variable', a2);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const functional = absentNamespace('autograd.functional', a3);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const forwardAd = absentNamespace('autograd.forwardAd', a3);

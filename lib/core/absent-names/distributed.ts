@@ -19,71 +19,71 @@ const a14 = 'is not there yet: use SequenceParallel';
 const a15 = 'is not there: use stateDict(), or distributedCheckpoint.save and load';
 const a16 = 'is not there: programs of several ranks use collectives';
 
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const spawn = absent('distributed.spawn', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const DistributedSampler = absent('distributed.DistributedSampler', a1);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const ProcessGroupNCCL = absent('distributed.ProcessGroupNCCL', a2);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const ProcessGroupGloo = absent('distributed.ProcessGroupGloo', a2);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const Backend = absent('distributed.Backend', a3);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const group = absent('distributed.group', a4);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const GroupMember = absent('distributed.GroupMember', a4);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const newSubgroups = absent('distributed.newSubgroups', a5);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const newSubgroupsByEnumeration = absent('distributed.newSubgroupsByEnumeration', a5);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const splitGroup = absent('distributed.splitGroup', a5);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const sendObjectList = absent('distributed.sendObjectList', a6);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const recvObjectList = absent('distributed.recvObjectList', a6);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const monitoredBarrier = absent('distributed.monitoredBarrier', a7);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const allReduceCoalesced = absent('distributed.allReduceCoalesced', a8);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const allGatherCoalesced = absent('distributed.allGatherCoalesced', a9);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const abortProcessGroup = absent('distributed.abortProcessGroup', a10);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const ZeroRedundancyOptimizer = absent('distributed.ZeroRedundancyOptimizer', a11);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const Join = absent('distributed.Join', a12);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const Joinable = absent('distributed.Joinable', a12);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const PipelineStage = absent('distributed.PipelineStage', a13);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const ScheduleGPipe = absent('distributed.ScheduleGPipe', a13);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const Schedule1F1B = absent('distributed.Schedule1F1B', a13);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const SplitPoint = absent('distributed.SplitPoint', a13);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const pipeline = absent('distributed.pipeline', a13);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const contextParallel = absent('distributed.contextParallel', a14);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const getModelStateDict = absent('distributed.getModelStateDict', a15);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const getOptimizerStateDict = absent('distributed.getOptimizerStateDict', a15);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const getStateDict = absent('distributed.getStateDict', a15);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const setModelStateDict = absent('distributed.setModelStateDict', a15);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const setStateDict = absent('distributed.setStateDict', a15);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const StateDictType = absent('distributed.StateDictType', a15);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const FullStateDictConfig = absent('distributed.FullStateDictConfig', a15);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const rpc = absentNamespace('distributed.rpc', a16);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const elastic = absentNamespace('distributed.elastic', a16);

@@ -4,25 +4,25 @@ import { absent } from '../absent.js';
 const a0 = 'is not there: its name ends with an underscore, as nn.init.normal_';
 const a1 = 'is not there yet: compute the values, and copy_ them';
 
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const uniform = absent('nn.init.uniform', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const normal = absent('nn.init.normal', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const constant = absent('nn.init.constant', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const eye = absent('nn.init.eye', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const orthogonal = absent('nn.init.orthogonal', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const xavierUniform = absent('nn.init.xavierUniform', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const xavierNormal = absent('nn.init.xavierNormal', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const kaimingUniform = absent('nn.init.kaimingUniform', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const kaimingNormal = absent('nn.init.kaimingNormal', a0);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const dirac_ = absent('nn.init.dirac_', a1);
-/** Not there: its type says what to use instead. @deprecated @hidden */
+/** @deprecated Not there. @hidden */
 export const sparse_ = absent('nn.init.sparse_', a1);
