@@ -143,6 +143,8 @@ function lateUses(source, { importClause, moduleSpecifier }) {
     if (ts.isIdentifier(node) && imported.has(node.text)) {
       if (ts.isShorthandPropertyAssignment(parent))
         edits.push({ node, replacement: `${node.text}: ${imported.get(node.text)}` });
+      else if (ts.isNewExpression(parent) && parent.expression === node)
+        edits.push({ node, replacement: `(${imported.get(node.text)})` });
       else if (parent.name !== node) edits.push({ node, replacement: imported.get(node.text) });
     }
     ts.forEachChild(node, (child) => visit(child, node));

@@ -22,6 +22,8 @@ export interface DataLoaderState {
   position: number;
   /** The number of samples of the dataset; null for a stream. */
   length: number | null;
+  /** What the order is made by: a place in another order is another place. */
+  order: string;
 }
 
 /**
@@ -105,18 +107,28 @@ export class DataLoader<Sample = unknown, Batch = Collated<Sample>>
 
   /** The place behind the last batch, for checkpoints: the same on all ranks. */
   stateDict(): DataLoaderState {
-    return { seed: this.seed, ...this.reached, length: this.source.length };
+    const { length } = this.source;
+    return { seed: this.seed, ...this.reached, length, order: this.order };
+  }
+
+  private get order(): string {
+    const { batchSampler, sampler, shuffle, bufferSize } = this.options;
+    if (batchSampler !== null) return 'batchSampler';
+    if (sampler !== null) return 'sampler';
+    if (!shuffle) return 'as they come';
+    return this.source.length === null ? `shuffled among ${bufferSize}` : 'shuffled';
   }
 
   /**
    * Makes the next iteration begin at a place, on any number of ranks and with any batch size.
    *
-   * @throws CheckpointError for the state of a dataset of another length; ArgumentError for what is
-   * no state
+   * @throws CheckpointError for the state of a dataset of another length, and of a loader with
+   * another order; ArgumentError for what is no state
    */
   loadStateDict(state: DataLoaderState): void {
     const op = `${OP}.loadStateDict`;
-    const { seed, epoch, position, length } = optionsOf(op, state, 'seed epoch position length');
+    const names = 'seed epoch position length order';
+    const { seed, epoch, position, length, order } = optionsOf(op, state, names);
     for (const [name, value] of Object.entries({ seed, epoch, position }))
       checkNumber(op, name, value, { from: 0, whole: true });
     if (length !== this.source.length)
@@ -124,6 +136,12 @@ export class DataLoader<Sample = unknown, Batch = Collated<Sample>>
         `${op}: expected the state of a dataset of ${shown(this.source.length)} samples, got that ` +
           `of one of ${shown(length)}, whose places are others; begin without this state`,
         { expected: this.source.length, length },
+      );
+    if (order !== this.order)
+      throw new CheckpointError(
+        `${op}: expected the state of a loader whose order is ${this.order}, got that of one whose ` +
+          `order is ${order}; give the shuffle, bufferSize and sampler of then`,
+        { expected: this.order, order },
       );
     this.seed = seed;
     this.reached = { epoch, position };

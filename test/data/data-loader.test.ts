@@ -14,7 +14,13 @@ import {
   SequentialSampler,
 } from '../../lib/data/index.js';
 import { Checkpointer, launch } from '../../lib/distributed.js';
-import { float64, loadCheckpoint, saveCheckpoint, setDefaultDtype } from '../../lib/index.js';
+import {
+  CheckpointError,
+  float64,
+  loadCheckpoint,
+  saveCheckpoint,
+  setDefaultDtype,
+} from '../../lib/index.js';
 
 const upTo = (length: number): number[] => Array.from({ length }, (_, i) => i);
 const sorted = (numbers: readonly number[]): number[] => [...numbers].sort((a, b) => a - b);
@@ -159,7 +165,13 @@ describe('DataLoader', () => {
   it('fills the last step up from the next epoch, which begins behind', async () => {
     const { got, state } = await shared(upTo(9), { batchSize: 1 }, 4, 100, null);
     assert.deepEqual(sorted(got), [0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8]);
-    assert.deepEqual(state, { seed: 0, epoch: 1, position: 3, length: 9 });
+    assert.deepEqual(state, {
+      seed: 0,
+      epoch: 1,
+      position: 3,
+      length: 9,
+      order: 'as they come',
+    });
     const next = await shared(upTo(9), { batchSize: 1 }, 3, 100, state);
     assert.deepEqual(sorted(next.got), [3, 4, 5, 6, 7, 8]);
   });
@@ -183,8 +195,8 @@ describe('DataLoader', () => {
   });
 
   it('begins the next epoch where a resumed one has no batch left', async () => {
-    const state = { seed: 0, epoch: 2, position: 9, length: 10 };
     const loader = loaderOf(upTo(10), { batchSize: 2, dropLast: true });
+    const state = { ...loader.stateDict(), epoch: 2, position: 9 };
     loader.loadStateDict(state);
     assert.deepEqual((await some(loader, 1)).flat(), [0, 1]);
     assert.deepEqual(loader.stateDict(), { ...state, epoch: 3, position: 2 });
@@ -196,9 +208,21 @@ describe('DataLoader', () => {
     assert.notDeepEqual(first, second);
     assert.deepEqual(sorted(first.flat()), sorted(second.flat()));
     await some(loader, 1);
-    assert.deepEqual(loader.stateDict(), { seed: 0, epoch: 2, position: 5, length: 20 });
+    assert.deepEqual(loader.stateDict(), {
+      seed: 0,
+      epoch: 2,
+      position: 5,
+      length: 20,
+      order: 'shuffled',
+    });
     await some(loader, 1);
-    assert.deepEqual(loader.stateDict(), { seed: 0, epoch: 3, position: 5, length: 20 });
+    assert.deepEqual(loader.stateDict(), {
+      seed: 0,
+      epoch: 3,
+      position: 5,
+      length: 20,
+      order: 'shuffled',
+    });
     const unshuffled = loaderOf(upTo(4), { batchSize: 2 });
     assert.deepEqual(await some(unshuffled, 1), await some(unshuffled, 1));
   });
@@ -247,8 +271,26 @@ describe('DataLoader', () => {
     ]);
     assert.deepEqual(await all(of(1)), [[2, 3], [6]]);
     const loader = of(1);
-    loader.loadStateDict({ seed: 0, epoch: 0, position: 2, length: 7 });
+    loader.loadStateDict({ ...loader.stateDict(), epoch: 0, position: 2 });
     assert.deepEqual(await all(loader), [[6]]);
+  });
+
+  it('refuses a place in another order', () => {
+    const inOrder = { shuffled: { shuffle: true }, plain: {}, sampler: { sampler: [0] } };
+    for (const [name, options] of Object.entries(inOrder))
+      for (const [other, others] of Object.entries(inOrder)) {
+        if (name === other) continue;
+        const state = loaderOf(upTo(8), options).stateDict();
+        assert.throws(
+          () => loaderOf(upTo(8), others).loadStateDict(state),
+          /expected the state of a loader whose order is .*; give the shuffle, bufferSize/,
+        );
+      }
+    const state = loaderOf(streamOf(8), { shuffle: true, bufferSize: 4 }).stateDict();
+    assert.throws(
+      () => loaderOf(streamOf(8), { shuffle: true, bufferSize: 2 }).loadStateDict(state),
+      CheckpointError,
+    );
   });
 
   it('takes the ranks of a DistributedSampler, and any iterable as a sampler', async () => {
@@ -259,7 +301,7 @@ describe('DataLoader', () => {
     ]);
     const loader = loaderOf(upTo(8), { batchSize: 2, sampler: [7, 3, 5] });
     assert.deepEqual(await all(loader), [[7, 3], [5]]);
-    loader.loadStateDict({ seed: 0, epoch: 4, position: 1, length: 8 });
+    loader.loadStateDict({ ...loader.stateDict(), epoch: 4, position: 1 });
     assert.deepEqual(await all(loader), [[3, 5]]);
   });
 
@@ -314,7 +356,13 @@ describe('DataLoader', () => {
       [0, 1],
       [2, 3],
     ]);
-    assert.deepEqual(loader.stateDict(), { seed: 0, epoch: 0, position: 4, length: null });
+    assert.deepEqual(loader.stateDict(), {
+      seed: 0,
+      epoch: 0,
+      position: 4,
+      length: null,
+      order: 'as they come',
+    });
   });
 
   it('closes a stream that is left early', async () => {

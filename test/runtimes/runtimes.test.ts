@@ -13,6 +13,7 @@ const programs = {
   'required.cjs': 'computes in CommonJS and in a worker',
   'local.mjs': 'runs ranks in one process, and names the place of a mismatch',
   'processes.mjs': 'runs ranks as processes, and names the one that fails or dies',
+  'data.mjs': 'loads batches in worker threads',
   'memory.mjs': 'has flat memory in 20,000 training steps that await nothing',
 } as const;
 
