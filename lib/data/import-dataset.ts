@@ -39,7 +39,8 @@ export async function importDataset(module: URL | string, options?: unknown): Pr
   const op = 'importDataset';
   if (!(module instanceof URL) && (typeof module !== 'string' || module === ''))
     throw unexpected(op, 'module', 'a path or a file URL', module);
-  const url = module instanceof URL ? module.href : pathToFileURL(path.resolve(module)).href;
+  const isUrl = module instanceof URL || module.startsWith('file:');
+  const url = isUrl ? String(module) : pathToFileURL(path.resolve(module)).href;
   const dataset = (await datasetOf({ url, options })) as object;
   sourceOf(op, dataset as never);
   modules.set(dataset, { url, options });
