@@ -1,58 +1,16 @@
 /** `DataLoader`: each sample comes once, on any number of ranks, also if the run is resumed on others. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import fc from 'fast-check';
 import {
   BatchSampler,
   DataLoader,
-  type DataLoaderOptions,
   type DataLoaderState,
   DistributedSampler,
   mapDataset,
   SequentialSampler,
 } from '../../lib/data/index.js';
-import { Checkpointer, launch } from '../../lib/distributed.js';
-import {
-  CheckpointError,
-  float64,
-  loadCheckpoint,
-  saveCheckpoint,
-  setDefaultDtype,
-} from '../../lib/index.js';
-
-const upTo = (length: number): number[] => Array.from({ length }, (_, i) => i);
-const sorted = (numbers: readonly number[]): number[] => [...numbers].sort((a, b) => a - b);
-const asList = (samples: number[]): number[] => samples;
-
-/** A stream of the same numbers as an array of them. */
-const streamOf = (length: number) =>
-  async function* () {
-    for (let i = 0; i < length; i++) yield i;
-  };
-
-type Options = DataLoaderOptions<number, number[]>;
-type Loader = DataLoader<number, number[]>;
-
-const loaderOf = (samples: number[] | (() => AsyncIterable<number>), options: Options): Loader =>
-  new DataLoader<number, number[]>(samples, { collateFn: asList, ...options });
-
-async function all<T>(batches: AsyncIterable<T>): Promise<T[]> {
-  const found: T[] = [];
-  for await (const batch of batches) found.push(batch);
-  return found;
-}
-
-/** The first batches of a loader; it is then left as after a break. */
-async function some<T>(batches: AsyncIterable<T>, count: number): Promise<T[]> {
-  const found: T[] = [];
-  for await (const batch of batches) {
-    found.push(batch);
-    if (found.length === count) break;
-  }
-  return found;
-}
+import { float64, setDefaultDtype } from '../../lib/index.js';
+import { all, loaderOf, type Options, some, sorted, streamOf, upTo } from './loaders.js';
 
 /**
  * What `n` ranks get in so many steps from a state, and the state after them. The steps may end
@@ -275,24 +233,6 @@ describe('DataLoader', () => {
     assert.deepEqual(await all(loader), [[6]]);
   });
 
-  it('refuses a place in another order', () => {
-    const inOrder = { shuffled: { shuffle: true }, plain: {}, sampler: { sampler: [0] } };
-    for (const [name, options] of Object.entries(inOrder))
-      for (const [other, others] of Object.entries(inOrder)) {
-        if (name === other) continue;
-        const state = loaderOf(upTo(8), options).stateDict();
-        assert.throws(
-          () => loaderOf(upTo(8), others).loadStateDict(state),
-          /expected the state of a loader whose order is .*; give the shuffle, bufferSize/,
-        );
-      }
-    const state = loaderOf(streamOf(8), { shuffle: true, bufferSize: 4 }).stateDict();
-    assert.throws(
-      () => loaderOf(streamOf(8), { shuffle: true, bufferSize: 2 }).loadStateDict(state),
-      CheckpointError,
-    );
-  });
-
   it('takes the ranks of a DistributedSampler, and any iterable as a sampler', async () => {
     const sampler = new DistributedSampler(upTo(8), { numReplicas: 2, rank: 1, shuffle: false });
     assert.deepEqual(await all(loaderOf(upTo(8), { batchSize: 2, sampler })), [
@@ -376,45 +316,6 @@ describe('DataLoader', () => {
     };
     await some(loaderOf(stream, { batchSize: 2 }), 1);
     assert.ok(isClosed);
-  });
-
-  it('is saved and loaded with a run, in one file and by several ranks', async () => {
-    const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-loader-'));
-    try {
-      const loader = loaderOf(upTo(20), { batchSize: 3, shuffle: true, seed: 5 });
-      const before = await some(loader, 2);
-      const file = path.join(folder, 'run.safetensors');
-      await saveCheckpoint(file, { loader });
-      const other = loaderOf(upTo(20), { batchSize: 3, shuffle: true });
-      await loadCheckpoint(file, { loader: other });
-      assert.deepEqual(sorted([...before, ...(await all(other))].flat()), upTo(20));
-      const steps = path.join(folder, 'steps');
-      const got: number[] = [];
-      const run = (ranks: number, count: number) =>
-        launch(ranks, async (rank) => {
-          const data = loaderOf(upTo(30), { shuffle: true, numReplicas: ranks, rank });
-          await using checkpointer = new Checkpointer({ folder: steps, every: 1, signals: false });
-          const first = (await checkpointer.resume({ data })) ?? 0;
-          got.push(...(await some(data, count)).flat());
-          await checkpointer.save(first + 1, { data });
-        });
-      await run(4, 3);
-      await run(2, 6);
-      await run(3, 100);
-      assert.deepEqual(sorted(got), upTo(30));
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
-  });
-
-  it('refuses the state of another dataset, and what is no state', () => {
-    const loader = loaderOf(upTo(5), {});
-    const state = loader.stateDict();
-    assert.throws(() => loader.loadStateDict({ ...state, length: 6 }), {
-      code: 'ERR_CHECKPOINT',
-      message: /expected the state of a dataset of 5 samples, got that of one of 6/,
-    });
-    assert.throws(() => loader.loadStateDict({ ...state, position: -1 }), /position to be a whole/);
   });
 
   it('makes numbers of the default dtype', async () => {
