@@ -20,7 +20,7 @@ export const absentPlaces: readonly AbsentPlace[] = [
   distributed,
 ];
 
-const DOC = '/** @deprecated Not there. @hidden */';
+const DOC = '/** Not there. @deprecated @hidden */';
 
 /** Each name with the function that stands for it and its advice. */
 export function absentNamesOf({ groups }: AbsentPlace) {

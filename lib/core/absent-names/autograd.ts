@@ -6,19 +6,19 @@ const a1 = "is not there: import it from 'shardwise'";
 const a2 = 'is not there: tensors record gradients by x.requiresGrad_()';
 const a3 = 'is not there yet: autograd.grad(y, x, { createGraph: true }) differentiates twice';
 
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const detectAnomaly = absent('autograd.detectAnomaly', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const noGrad = absent('autograd.noGrad', a1);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const enableGrad = absent('autograd.enableGrad', a1);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const setGradEnabled = absent('autograd.setGradEnabled', a1);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const inferenceMode = absent('autograd.inferenceMode', a1);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const Variable = absent('autograd.Variable', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const functional = absentNamespace('autograd.functional', a3);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const forwardAd = absentNamespace('autograd.forwardAd', a3);

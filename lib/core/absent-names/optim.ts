@@ -4,29 +4,29 @@ import { absent, absentNamespace } from '../absent.js';
 const a0 = 'is not there yet: use optim.AdamW, optim.Adam, optim.SGD, or extend optim.Optimizer';
 const a1 = 'is not there yet: average.lerp_(parameter, 0.01) under noGrad averages';
 
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const Adadelta = absent('optim.Adadelta', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const Adafactor = absent('optim.Adafactor', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const Adagrad = absent('optim.Adagrad', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const Adamax = absent('optim.Adamax', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const ASGD = absent('optim.ASGD', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const LBFGS = absent('optim.LBFGS', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const Muon = absent('optim.Muon', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const NAdam = absent('optim.NAdam', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const RAdam = absent('optim.RAdam', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const RMSprop = absent('optim.RMSprop', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const Rprop = absent('optim.Rprop', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const SparseAdam = absent('optim.SparseAdam', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const swaUtils = absentNamespace('optim.swaUtils', a1);

@@ -40,255 +40,255 @@ const a34 = 'is not there: threads get typed arrays; see docs/worker-threads.md'
 const a35 = 'is not there: dims have no names';
 
 const absentMethods = {
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   numpy: absent('Tensor.numpy', a0),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   array: absent('Tensor.array', a0),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   bytes: absent('Tensor.bytes', a0),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   dataSync: absent('Tensor.dataSync', a1),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   arraySync: absent('Tensor.arraySync', a1),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   map: absent('Tensor.map', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   forEach: absent('Tensor.forEach', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   filter: absent('Tensor.filter', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   reduce: absent('Tensor.reduce', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   find: absent('Tensor.find', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   some: absent('Tensor.some', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   every: absent('Tensor.every', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   indexOf: absent('Tensor.indexOf', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   includes: absent('Tensor.includes', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   join: absent('Tensor.join', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   push: absent('Tensor.push', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   pop: absent('Tensor.pop', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   splice: absent('Tensor.splice', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   at: absent('Tensor.at', a2),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   concat: absent('Tensor.concat', a3),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   print: absent('Tensor.print', a4),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   copy: absent('Tensor.copy', a5),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   fill: absent('Tensor.fill', a6),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   astype: absent('Tensor.astype', a7),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   asType: absent('Tensor.asType', a7),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   toFloat: absent('Tensor.toFloat', a7),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   toInt: absent('Tensor.toInt', a7),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   toBool: absent('Tensor.toBool', a7),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   asScalar: absent('Tensor.asScalar', a8),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   expandDims: absent('Tensor.expandDims', a9),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   matMul: absent('Tensor.matMul', a10),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   dataPtr: absent('Tensor.dataPtr', a11),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   getDevice: absent('Tensor.getDevice', a12),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   resize_: absent('Tensor.resize_', a13),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   resizeAs_: absent('Tensor.resizeAs_', a13),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   swapaxes_: absent('Tensor.swapaxes_', a14),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   swapdims_: absent('Tensor.swapdims_', a14),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   transpose_: absent('Tensor.transpose_', a14),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   t_: absent('Tensor.t_', a14),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   squeeze_: absent('Tensor.squeeze_', a15),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   unsqueeze_: absent('Tensor.unsqueeze_', a15),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   apply_: absent('Tensor.apply_', a16),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   map_: absent('Tensor.map_', a16),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   map2_: absent('Tensor.map2_', a16),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   cauchy_: absent('Tensor.cauchy_', a17),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   geometric_: absent('Tensor.geometric_', a17),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   logNormal_: absent('Tensor.logNormal_', a17),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   put_: absent('Tensor.put_', a18),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   fix: absent('Tensor.fix', a19),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   sgn: absent('Tensor.sgn', a20),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   ger: absent('Tensor.ger', a21),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   vdot: absent('Tensor.vdot', a22),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   tensordot: absent('Tensor.tensordot', a23),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   cdist: absent('Tensor.cdist', a23),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   dsplit: absent('Tensor.dsplit', a24),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   narrowCopy: absent('Tensor.narrowCopy', a25),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   cholesky: absent('Tensor.cholesky', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   det: absent('Tensor.det', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   inverse: absent('Tensor.inverse', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   logdet: absent('Tensor.logdet', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   lu: absent('Tensor.lu', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   luSolve: absent('Tensor.luSolve', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   lstsq: absent('Tensor.lstsq', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   matrixExp: absent('Tensor.matrixExp', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   matrixPower: absent('Tensor.matrixPower', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   orgqr: absent('Tensor.orgqr', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   pinverse: absent('Tensor.pinverse', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   qr: absent('Tensor.qr', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   slogdet: absent('Tensor.slogdet', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   svd: absent('Tensor.svd', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   triangularSolve: absent('Tensor.triangularSolve', a26),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   conj: absent('Tensor.conj', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   conjPhysical: absent('Tensor.conjPhysical', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   angle: absent('Tensor.angle', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   isComplex: absent('Tensor.isComplex', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   isConj: absent('Tensor.isConj', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   resolveConj: absent('Tensor.resolveConj', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   viewAsReal: absent('Tensor.viewAsReal', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   cdouble: absent('Tensor.cdouble', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   cfloat: absent('Tensor.cfloat', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   chalf: absent('Tensor.chalf', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   stft: absent('Tensor.stft', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   istft: absent('Tensor.istft', a27),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   copysign: absent('Tensor.copysign', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   corrcoef: absent('Tensor.corrcoef', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   cov: absent('Tensor.cov', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   cummax: absent('Tensor.cummax', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   cummin: absent('Tensor.cummin', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   digamma: absent('Tensor.digamma', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   erfinv: absent('Tensor.erfinv', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   floatPower: absent('Tensor.floatPower', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   frexp: absent('Tensor.frexp', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   gcd: absent('Tensor.gcd', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   i0: absent('Tensor.i0', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   igamma: absent('Tensor.igamma', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   lcm: absent('Tensor.lcm', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   ldexp: absent('Tensor.ldexp', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   lgamma: absent('Tensor.lgamma', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   logcumsumexp: absent('Tensor.logcumsumexp', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   mode: absent('Tensor.mode', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   msort: absent('Tensor.msort', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   mvlgamma: absent('Tensor.mvlgamma', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   nanmedian: absent('Tensor.nanmedian', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   nanquantile: absent('Tensor.nanquantile', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   nextafter: absent('Tensor.nextafter', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   polygamma: absent('Tensor.polygamma', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   renorm: absent('Tensor.renorm', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   signbit: absent('Tensor.signbit', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   sinc: absent('Tensor.sinc', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   trapz: absent('Tensor.trapz', a28),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   histogram: absent('Tensor.histogram', a29),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   indexReduce: absent('Tensor.indexReduce', a30),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   rrelu: absent('Tensor.rrelu', a31),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   toDense: absent('Tensor.toDense', a32),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   toSparse: absent('Tensor.toSparse', a32),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   coalesce: absent('Tensor.coalesce', a32),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   sparseMask: absent('Tensor.sparseMask', a32),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   smm: absent('Tensor.smm', a32),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   dequantize: absent('Tensor.dequantize', a33),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   intRepr: absent('Tensor.intRepr', a33),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   qScale: absent('Tensor.qScale', a33),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   shareMemory_: absent('Tensor.shareMemory_', a34),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   isShared: absent('Tensor.isShared', a34),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   rename: absent('Tensor.rename', a35),
-  /** @deprecated Not there. @hidden */
+  /** Not there. @deprecated @hidden */
   refineNames: absent('Tensor.refineNames', a35),
 };
 addAbsent(Tensor.prototype, absentMethods);

@@ -6,25 +6,25 @@ const a1 = 'is not there yet: use nn.utils.clipGradNorm_, which computes the nor
 const a2 = 'is not there yet: compute the weight in forward, and give it to linear';
 const a3 = "is not there: use withDevice('meta', fn), then toEmpty(device)";
 
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const clipGradNorm = absent('nn.utils.clipGradNorm', a0);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const clipGradsWithNorm_ = absent('nn.utils.clipGradsWithNorm_', a1);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const weightNorm = absent('nn.utils.weightNorm', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const removeWeightNorm = absent('nn.utils.removeWeightNorm', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const spectralNorm = absent('nn.utils.spectralNorm', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const removeSpectralNorm = absent('nn.utils.removeSpectralNorm', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const parametrize = absentNamespace('nn.utils.parametrize', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const parametrizations = absentNamespace('nn.utils.parametrizations', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const prune = absentNamespace('nn.utils.prune', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const stateless = absentNamespace('nn.utils.stateless', a2);
-/** @deprecated Not there. @hidden */
+/** Not there. @deprecated @hidden */
 export const skipInit = absent('nn.utils.skipInit', a3);
