@@ -6,6 +6,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { reportFindings } from './report-findings.js';
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
 
@@ -185,7 +186,5 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     ...nativeFindings(),
     ...mirrorFindings(),
   ];
-  for (const finding of findings) console.error(finding);
-  if (findings.length > 0) process.exitCode = 1;
-  else console.log('sizes, Markdown, native includes and kernel files are in order');
+  reportFindings(findings, 'sizes, Markdown, native includes and kernel files are in order');
 }

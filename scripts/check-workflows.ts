@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { globSync } from 'tinyglobby';
+import { reportFindings } from './report-findings.js';
 
 // Its ES module cannot be loaded: it uses require.
 const { runLint } = createRequire(import.meta.url)(
@@ -29,8 +30,5 @@ export async function workflowFindings(): Promise<string[]> {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const findings = await workflowFindings();
-  for (const finding of findings) console.error(finding);
-  if (findings.length > 0) process.exitCode = 1;
-  else console.log('workflows are in order');
+  reportFindings(await workflowFindings(), 'workflows are in order');
 }

@@ -1,5 +1,7 @@
 /** The events of a profile, as the program gets them. */
+
 import type { CollectiveEvent } from '../core/collective.js';
+import { coveredTime } from '../core/covered-time.js';
 import { modulePath } from '../core/module-path.js';
 import type { Shape } from '../core/shape.js';
 import { moduleOf, modulesOfPlans } from './graph-modules.js';
@@ -335,7 +337,7 @@ function addTotals(events: readonly Event[]): void {
   for (const event of events) {
     for (const kernel of event.kernels)
       if (isWork(kernel)) event.selfDeviceTimeTotal += kernel.duration;
-    event.selfCpuTimeTotal = Math.max(0, event.cpuTimeTotal - covered(event));
+    event.selfCpuTimeTotal = Math.max(0, event.cpuTimeTotal - coveredTime(event.children));
   }
   const total = (event: Event): number => {
     event.deviceTimeTotal = event.selfDeviceTimeTotal;
@@ -343,15 +345,4 @@ function addTotals(events: readonly Event[]): void {
     return event.deviceTimeTotal;
   };
   for (const event of events) if (event.parent === null) total(event);
-}
-
-/** The time in which at least one child runs. */
-function covered({ children }: Event): number {
-  let [time, until] = [0, Number.NEGATIVE_INFINITY];
-  for (const { start, end } of children) {
-    if (end <= until) continue;
-    time += end - Math.max(start, until);
-    until = end;
-  }
-  return time;
 }

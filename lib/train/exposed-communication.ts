@@ -1,4 +1,5 @@
 /** The time of a profile in which a device only communicates. */
+import { coveredTime, type Span } from '../core/covered-time.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { profiler } from '../index.js';
 
@@ -7,8 +8,6 @@ export interface ExposedCommunicationOptions {
   /** The rank whose time it is, where a profile has several. All by default, whose times add up. */
   rank?: number;
 }
-
-type Span = Pick<profiler.KernelEvent, 'start' | 'end'>;
 
 /**
  * Seconds of a profile in which a device runs collectives and no kernel: what communication adds to
@@ -37,18 +36,7 @@ export function exposedCommunication(
     found[event.kind === 'collective' ? 'collectives' : 'kernels'].push(event);
   }
   const exposed = [...byDevice.values()].map(
-    ({ collectives, kernels }) => covered([...collectives, ...kernels]) - covered(kernels),
+    ({ collectives, kernels }) => coveredTime([...collectives, ...kernels]) - coveredTime(kernels),
   );
   return exposed.reduce((sum, time) => sum + time, 0) / 1e6;
-}
-
-/** The time in which at least one of the spans lasts. */
-function covered(spans: readonly Span[]): number {
-  let [time, until] = [0, Number.NEGATIVE_INFINITY];
-  for (const { start, end } of [...spans].sort((a, b) => a.start - b.start)) {
-    if (end <= until) continue;
-    time += end - Math.max(start, until);
-    until = end;
-  }
-  return time;
 }

@@ -57,11 +57,7 @@ export const blocks: readonly Block[] = pages.flatMap(blocksOf);
 
 /** The program as a file of .dev/docs has to import the library. */
 export const ofThisCheckout = (code: string): string =>
-  code
-    .replaceAll("'shardwise'", "'../../lib/index.js'")
-    .replaceAll("'shardwise/distributed'", "'../../lib/distributed.js'")
-    .replaceAll("'shardwise/compile'", "'../../lib/compile/index.js'")
-    .replaceAll("'shardwise/data'", "'../../lib/data/index.js'")
-    .replaceAll("'shardwise/train'", "'../../lib/train/index.js'")
-    .replaceAll("'shardwise/spmd'", "'../../lib/spmd/index.js'")
-    .replaceAll("'shardwise/testing'", "'../../lib/testing/index.js'");
+  code.replaceAll(/'shardwise(?:\/([\w-]+))?'/g, (_, entry?: string) => {
+    const file = entry === 'distributed' ? entry : path.posix.join(entry ?? '', 'index');
+    return `'../../lib/${file}.js'`;
+  });

@@ -2,6 +2,7 @@
 
 import type { Rates } from '../../compile/estimate/rates.js';
 import type { Lane } from '../../compile/estimate/tasks.js';
+import { coveredTime, type Span } from '../../core/covered-time.js';
 import { drawTimeline } from './picture.js';
 import { printTimeline } from './table.js';
 
@@ -56,9 +57,9 @@ export class Timeline {
     this.compute = sumOf(kernels);
     this.communication = sumOf(collectives);
     this.total = entries.reduce((last, { end }) => Math.max(last, end), 0);
-    const busy = covered(entries);
+    const busy = coveredTime(entries);
     // Differences of sums, which rounding must not make more than a part of the time.
-    this.exposed = Math.min(Math.max(0, busy - covered(kernels)), this.communication);
+    this.exposed = Math.min(Math.max(0, busy - coveredTime(kernels)), this.communication);
     this.idle = Math.max(0, this.total - busy);
   }
 
@@ -77,17 +78,5 @@ export class Timeline {
   }
 }
 
-type Span = Pick<TimelineEntry, 'start' | 'end'>;
-
 const sumOf = (spans: readonly Span[]): number =>
   spans.reduce((time, { start, end }) => time + end - start, 0);
-
-/** The time in which at least one of them runs. */
-function covered(spans: readonly Span[]): number {
-  let [time, until] = [0, 0];
-  for (const { start, end } of [...spans].sort((a, b) => a.start - b.start)) {
-    time += Math.max(0, end - Math.max(start, until));
-    until = Math.max(until, end);
-  }
-  return time;
-}

@@ -1,5 +1,6 @@
 /** Makes `expect(a).toEqual(b)` of vitest and jest compare tensors by their values. */
 import { AssertionError } from 'node:assert';
+import { absenceOf } from '../../core/absent.js';
 import { Tensor } from '../../core/tensor.js';
 import { assertClose } from './assert-close.js';
 
@@ -37,7 +38,8 @@ function areEqual(a: Tensor, b: Tensor): boolean {
  * Getters that give another tensor, which has them too, or that throw: for tensors of few dims, for
  * indices, and for names of PyTorch.
  */
-const isUncopied = (name: string): boolean => /^(T|data|length|mT|-?\d+)$|[a-z]_[a-z]/.test(name);
+const isUncopied = (name: string, getter: object): boolean =>
+  /^(T|data|length|mT|-?\d+)$/.test(name) || absenceOf(getter) !== undefined;
 let isCopyable = false;
 
 /** To print a difference, jest copies a tensor with what its getters give. */
@@ -47,7 +49,7 @@ function letJestCopy(): void {
   const descriptors = Object.getOwnPropertyDescriptors(Tensor.prototype);
   for (const [name, descriptor] of Object.entries(descriptors)) {
     const original = descriptor.get;
-    if (original === undefined || !isUncopied(name)) continue;
+    if (original === undefined || !isUncopied(name, original)) continue;
     const get = function (this: Tensor): unknown {
       const isCopied = new Error().stack?.includes('deepCyclicCopy');
       return isCopied ? undefined : original.call(this);
